@@ -38,7 +38,6 @@ fn each_file_is_in_the_module_or_the_style_sheet_once() {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "sources, not a store")]
 fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap()
 }

@@ -28,7 +28,7 @@ fn a_key_is_put_shown_listed_and_deleted_by_keyboard() {
     browser.wait_for_text(".value pre", r#""n": 12345678901234567890"#);
     browser.wait_for_text(".value .expires", "expires in 9 min");
     browser.wait_for("document.querySelectorAll('.where tbody tr').length === 3");
-    browser.wait_for_text(".keys", "user/1");
+    browser.wait_for_text(".keys .group", "user/1 key");
     let stored = cluster.client(1).get("/v0/entity?id=user%2F1&ack=3&from=3");
     assert_eq!(stored.text(), r#"{"n":12345678901234567890}"#);
 
@@ -58,7 +58,7 @@ fn what_is_stored_is_text_and_never_markup() {
     let put = client.put(&format!("/v0/entity?id={id}"), evil.as_bytes());
     assert_eq!(put.status, 201);
     assert_eq!(client.put("/v0/entity?id=%FF%00", b"\x00\xff").status, 201);
-    browser.open(&format!("{origin}/#/keys"));
+    browser.open(&format!("{origin}/#/keys?flat=1"));
     browser.wait_for("document.querySelectorAll('.keys li').length === 2");
     browser.wait_for_text(".keys", evil);
     browser.click(".keys a");
@@ -146,5 +146,52 @@ fn a_failed_put_says_what_each_replica_did() {
     until("the hint has arrived", || cluster.holders("k").len() == 3);
     browser.click("[data-focus=again]");
     browser.wait_for("document.querySelectorAll('.where .state.good').length === 3");
+    browser.assert_calm(&origin);
+}
+
+#[test]
+fn keys_are_listed_one_level_at_a_time_and_the_filter_stays() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let cluster = Cluster::start(3);
+    let origin = cluster.url(0);
+    let mut client = cluster.client(0);
+    // One group has more keys than a scan returns.
+    let many = (0..130).map(|number| format!("a%2Fx%2F{number:03}"));
+    let all = many.chain(["a%2Fy", "b", "c%2F1"].map(str::to_owned));
+    for id in all {
+        let entity = format!("/v0/entity?id={id}");
+        assert_eq!(client.put(&entity, b"v").status, 201);
+    }
+    let lines = "[...document.querySelectorAll('.keys li')].map((line) => line.textContent).join()";
+    browser.open(&format!("{origin}/#/keys"));
+    browser.wait_for(&format!("{lines} === 'a/100 keys or more,b,c/1 key'"));
+    browser.click(".keys .group a");
+    browser.wait_for(&format!("{lines} === 'a/x/100 keys or more,a/y'"));
+    // The focus goes to what opens: the list, then the key.
+    browser.wait_for("document.activeElement.textContent === 'a/x/'");
+    browser.click(".keys li:nth-child(2) a");
+    browser.wait_for("document.activeElement.matches('h2.key-name')");
+    browser.wait_for_text(".value pre", "v");
+    assert_eq!(
+        browser.evaluate("document.querySelector('#prefix').value"),
+        "a/"
+    );
+    // Another page, and back.
+    browser.click("nav a[data-page=cluster]");
+    browser.wait_for("document.querySelector('.card') !== null");
+    browser.click("nav a[data-page=keys]");
+    browser.wait_for(&format!("{lines} === 'a/x/100 keys or more,a/y'"));
+    // Of all keys in one list there are more than it shows.
+    browser.click(".check input");
+    browser.wait_for("document.querySelectorAll('.keys li').length === 100");
+    browser.click(".browser > button");
+    browser.wait_for("document.querySelectorAll('.keys li').length === 131");
+    browser.wait_for("document.activeElement.textContent === 'a/x/100'");
+    browser.click(".place a");
+    browser.wait_for(&format!(
+        "{lines}.endsWith('b,c/1') || {lines}.includes('a/x/000')"
+    ));
     browser.assert_calm(&origin);
 }

@@ -16,6 +16,8 @@ mod profiles;
 #[cfg(test)]
 mod redrawing;
 #[cfg(test)]
+mod runbooks;
+#[cfg(test)]
 #[path = "../cluster/support.rs"]
 #[expect(dead_code, reason = "the tests of clusters use the rest of it")]
 mod support;

@@ -5,7 +5,7 @@ use crate::support::Cluster;
 
 /// The pages with an element that each has once it is drawn.
 const PAGES: [(&str, &str); 4] = [
-    ("cluster", ".part-nodes tbody tr:nth-child(3)"),
+    ("cluster", ".card:nth-child(3)"),
     ("keys", ".split .note"),
     ("node", ".store li:nth-child(9)"),
     ("runbooks?at=full-disk", "#full-disk"),
@@ -53,23 +53,6 @@ fn the_cluster_page_says_which_node_is_gone_and_that_it_is_back() {
 }
 
 #[test]
-fn the_runbooks_lead_to_the_pages_that_they_name() {
-    let Some(mut browser) = Browser::start() else {
-        return;
-    };
-    let cluster = Cluster::start(1);
-    let origin = cluster.url(0);
-    browser.open(&format!("{origin}/#/runbooks?at=a-disk-died"));
-    browser.wait_for("document.activeElement.id === 'a-disk-died'");
-    browser.click("#a-disk-died ~ ol a[href='#/runbooks?at=replace-a-node']");
-    browser.wait_for("document.activeElement.id === 'replace-a-node'");
-    let lead_somewhere = "[...document.querySelectorAll('.prose a')].every((link) => \
-         document.getElementById(new URLSearchParams(link.hash.split('?')[1]).get('at')))";
-    assert_eq!(browser.evaluate(lead_somewhere), true);
-    browser.assert_calm(&origin);
-}
-
-#[test]
 fn a_node_is_not_taken_for_a_supervisor_because_its_address_says_so() {
     let Some(mut browser) = Browser::start() else {
         return;
@@ -78,8 +61,8 @@ fn a_node_is_not_taken_for_a_supervisor_because_its_address_says_so() {
     let origin = cluster.url(0);
     browser.open(&format!("{origin}/#dev=0123456789abcdef"));
     browser.wait_for_text(".lead", "is alone");
-    let has_part = "document.querySelector('.part-breaking').children.length";
-    assert_eq!(browser.evaluate(has_part), 0);
+    let can_break = "document.querySelectorAll('.faults, [data-node]').length";
+    assert_eq!(browser.evaluate(can_break), 0);
     browser.assert_calm(&origin);
 }
 
@@ -100,27 +83,30 @@ fn the_cluster_page_has_what_each_node_says_of_itself() {
     for _ in 0..20 {
         assert_eq!(client.put("/v0/entity?id=a", b"1").status, 201);
     }
-    let cell = |part: &str, node: &str, column: usize| {
+    let of_card = |node: &str, part: &str| {
         format!(
-            "[...document.querySelectorAll('.part-{part} tbody tr')]\
-             .find((row) => row.cells[0].textContent === '{node}')?.cells[{column}].textContent"
+            "[...document.querySelectorAll('.card')]\
+             .find((card) => card.querySelector('h3').textContent === '{node}')\
+             ?.querySelector('{part}').textContent"
         )
     };
-    let (disk, rate, median_of_writes) = (6, 1, 5);
     for node in ["a", "b"] {
-        let of_disk = cell("nodes", node, disk);
-        browser.wait_for(&format!("/B/.test({of_disk})"));
+        let disk = of_card(node, ".disk");
+        browser.wait_for(&format!("/MiB/.test({disk})"));
+        let role = of_card(node, ".card-what");
+        browser.wait_for(&format!("/^voter · .* · up for/.test({role})"));
     }
-    let of_writes = cell("clients", "b", median_of_writes);
-    browser.wait_for(&format!("/(µs|ms|s)$/.test({of_writes})"));
-    for (part, column) in [("nodes", disk), ("clients", rate)] {
-        assert_eq!(browser.evaluate(&cell(part, "c", column)), "–");
-    }
+    assert_eq!(
+        browser.evaluate(&of_card("c", ".card-now")),
+        "It says nothing of itself."
+    );
     cluster.stop_node(1);
-    let of_disk = cell("nodes", "b", disk);
-    browser.wait_for(&format!("{of_disk} === '–'"));
-    let own_disk = cell("nodes", "a", disk);
-    browser.wait_for(&format!("/B/.test({own_disk})"));
+    let state = of_card("b", ".state");
+    browser.wait_for(&format!("{state}.startsWith('down')"));
+    let now = of_card("b", ".card-now");
+    browser.wait_for(&format!("{now}.startsWith('Last heard')"));
+    let own_disk = of_card("a", ".disk");
+    browser.wait_for(&format!("/MiB/.test({own_disk})"));
     browser.assert_calm(&origin);
 }
 
@@ -156,16 +142,24 @@ fn a_node_that_stops_answering_is_said_to_be_silent() {
     cluster.stop_node(0);
     browser.wait_for_text(".served.bad", "does not answer");
     // The page has no good news from before: it sends its reader to the other nodes.
-    browser.wait_for_text(".lead.bad", "a does not answer: what you see is");
-    browser.wait_for_text(".advice li.bad", "Look through another node: b c.");
-    assert_eq!(
-        browser.evaluate("document.querySelector('.calm')"),
-        serde_json::Value::Null
-    );
+    browser.wait_for_text(".gone", "a, which serves this page, has not answered since");
+    browser.wait_for_text(".lead.bad", "How the cluster is now is not known");
+    for node in [1, 2] {
+        let link = format!(
+            "document.querySelector('.gone a[href^=\"{}\"]')",
+            cluster.url(node)
+        );
+        browser.wait_for(&format!("{link} !== null"));
+    }
+    let good = "document.querySelectorAll('.calm, .card.good, .card .state.good').length";
+    assert_eq!(browser.evaluate(good), 0);
+    browser.wait_for_text(".card.bad", "does not answer");
     // What was known stays on the page.
-    browser.wait_for_text(".part-nodes", "voter");
+    browser.wait_for_text(".card", "voter");
     cluster.start_node(0);
     browser.wait_for("document.querySelector('.served.good') !== null");
+    browser.wait_for("document.querySelector('.gone').hidden");
+    browser.wait_for_text(".lead", "All 3 nodes are up");
     browser.assert_calm(&origin);
 }
 
@@ -183,12 +177,31 @@ fn charts_are_read_with_the_arrow_keys() {
     browser.open(&format!("{origin}/"));
     browser.wait_for("document.querySelectorAll('.chart').length === 4");
     browser.wait_for("document.querySelector('.plot .none') === null");
-    // The last chart is of writes.
+    let median = |chart: usize| {
+        format!("document.querySelectorAll('.chart')[{chart}].querySelector('b').textContent")
+    };
+    let when = "document.querySelector('.chart-choice .when').textContent";
+    // The figures of all charts are of the window, or of the moment that one of them is read at.
+    browser.wait_for(&format!("{when} === 'Figures are of the last 5 min.'"));
+    browser.click(".chart-choice .choice button:nth-child(3)");
+    browser.wait_for(&format!("{when} === 'Figures are of the last 1 h.'"));
+    let writes = median(3);
+    browser.wait_for(&format!("/(µs|ms)$/.test({writes})"));
     browser.evaluate("document.querySelectorAll('.chart')[3].focus()");
     browser.press("ArrowLeft");
-    let when = "document.querySelectorAll('.chart .when')[3].textContent";
-    browser.wait_for(&format!("/^\\d\\d:\\d\\d:\\d\\d$/.test({when})"));
-    let median = "document.querySelectorAll('.chart')[3].querySelector('b').textContent";
-    browser.wait_for(&format!("/(µs|ms)$/.test({median})"));
+    browser.wait_for(&format!("/^Figures are of the minute until/.test({when})"));
+    browser.wait_for(
+        "[...document.querySelectorAll('.cursor')]\
+         .every((cursor) => cursor.getAttribute('visibility') === 'visible')",
+    );
+    browser.wait_for(&format!("/(µs|ms)$/.test({writes})"));
+    // A listener hears what was read.
+    browser.wait_for_text(".part-charts [role=status]", "Latency of writes: p50");
+    browser.press("Home");
+    browser.wait_for(&format!("{writes} === '–'"));
+    browser.press("Escape");
+    browser.wait_for(&format!("{when} === 'Figures are of the last 1 h.'"));
+    // Of which requests took how long there is a map.
+    browser.wait_for("document.querySelectorAll('.chart')[3].querySelector('.cell') !== null");
     browser.assert_calm(&origin);
 }

@@ -4,7 +4,7 @@
 use crate::browser::Browser;
 use crate::support::Cluster;
 
-/// The table of nodes.
+/// The table of the other nodes.
 const TABLE: &str = "document.querySelector('.part-nodes .scroll')";
 
 /// Does something to an element, and waits until it was drawn anew.
@@ -40,10 +40,11 @@ fn text_stays_marked() {
     let cluster = Cluster::start(1);
     let origin = cluster.url(0);
     browser.open(&format!("{origin}/"));
-    browser.wait_for(&format!("{TABLE} !== null"));
-    browser.evaluate(&format!("getSelection().selectAllChildren({TABLE})"));
+    let card = "document.querySelector('.card')";
+    browser.wait_for(&format!("{card}?.textContent.includes('voter')"));
+    browser.evaluate(&format!("getSelection().selectAllChildren({card})"));
     // What is not marked is drawn anew.
-    let other = "document.querySelector('.part-clients .scroll')";
+    let other = "document.querySelector('.part-work section')";
     outlive(&mut browser, other, "");
     let marked = browser.evaluate("String(getSelection())");
     assert!(marked.as_str().unwrap().contains("voter"), "{marked}");

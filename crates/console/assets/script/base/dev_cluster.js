@@ -67,14 +67,11 @@ async function askPeers(path, question) {
   return told;
 }
 
-/** A choice of the node that answers. `changed` is called when it is another one. */
+/** A choice of the node that answers. `changed` is called with the number of another one. */
 function nodeChoice(changed) {
   const choice = h("select", {
     id: "seen-by",
-    onchange: () => {
-      dev.node = Number(choice.value);
-      changed();
-    },
+    onchange: () => changed(Number(choice.value)),
   });
   devNodes().then((nodes) => {
     choice.append(
@@ -124,17 +121,20 @@ function possibleActions({ state: what, faults }) {
   );
 }
 
-/** The actions that make a node whole again. */
-function healingActions({ state: what, faults }) {
-  const first = { frozen: ["thaw"], stopped: ["start"] }[what] ?? [];
-  return [...first, ...faults.map((fault) => DEV_FAULTS[fault].takeBack)];
+/** Whether a node is not as it should be. */
+function isBroken({ state: what, faults }) {
+  return what !== "running" || faults.length > 0;
 }
 
-/** Makes all nodes whole again. */
+/** Makes all nodes whole again. Gives what was done. */
 async function healAll() {
-  for (const node of await devNodes()) {
-    for (const action of healingActions(node)) await actOn(node.number, action);
-  }
+  return (await order("/dev/heal", SUPERVISOR_MS_MAX)).done;
+}
+
+/** The same when the page is about to end: the request outlives it, and nobody hears the answer. */
+function healOnLeave() {
+  const headers = { "Kvorum-Dev": dev.token, "Content-Type": "application/json" };
+  fetch("/dev/heal", { method: "POST", body: "{}", headers, keepalive: true }).catch(() => null);
 }
 
 /** What a node is, and its faults. */
@@ -142,66 +142,4 @@ function nodeMarks({ state: what, faults }) {
   const level = { running: faults.length > 0 ? "warn" : "good", stopped: "bad" }[what] ?? "warn";
   const words = faults.map((fault) => DEV_FAULTS[fault].word);
   return mark(level, what === "running" && words.length > 0 ? listed(words) : listed([what, ...words]));
-}
-
-/** The section of the cluster's page that breaks nodes. */
-function breakingSection() {
-  const said = h("p", { class: "note", role: "status" });
-  const rows = h("div", { class: "breaking" });
-  const heal = h(
-    "button",
-    { type: "button", onclick: () => report(healAll().then(() => "All faults are undone")) },
-    "Undo all",
-  );
-  let drawn = "";
-  const draw = async () => {
-    const nodes = await devNodes().catch(() => []);
-    const now = JSON.stringify(nodes);
-    if (now === drawn) return;
-    drawn = now;
-    heal.disabled = nodes.every((node) => healingActions(node).length === 0);
-    replace(rows, nodes.map(nodeRow));
-  };
-  const nodeRow = (node) =>
-    h(
-      "div",
-      { class: "broken", tabindex: "-1", "data-focus": node.name },
-      h("b", {}, node.name),
-      nodeMarks(node),
-      h(
-        "div",
-        { class: "buttons" },
-        possibleActions(node).map((action) =>
-          h(
-            "button",
-            {
-              type: "button",
-              "data-focus": `${node.name} ${DEV_ACTIONS[action].place}`,
-              onclick: () => report(actOn(node.number, action)),
-            },
-            DEV_ACTIONS[action].word,
-          ),
-        ),
-      ),
-    );
-  const report = async (doing) => {
-    said.textContent = "Asking …";
-    const line = await doing.catch((problem) => problem.message);
-    said.textContent = `${line}.`;
-    draw();
-  };
-  draw();
-  return {
-    element: section(
-      "Inject faults",
-      h(
-        "p",
-        { class: "hint" },
-        "Then watch the nodes above: what queues up, what still works, and what is repaired. Whatever you break, the other nodes continue. Cutting or slowing the network affects traffic between nodes only: you still reach each node, and its disk is as fast as before.",
-      ),
-      rows,
-      h("p", { class: "row" }, heal, said),
-    ),
-    draw,
-  };
 }

@@ -12,7 +12,7 @@ let askedForToken = null;
 /** A request that failed, with what the node said of it. */
 class Problem extends Error {
   /**
-   * @param {number} status the status; 0 if there was no answer
+   * @param {number} status the status; 0 if nobody was reached, 504 if the answer came too late
    * @param {Object} [body] the problem document
    * @param {Headers} [headers] of the answer
    */
@@ -51,8 +51,9 @@ async function ask(path, options = {}) {
         redirect: "error",
         signal: AbortSignal.timeout(options.wait ?? ANSWER_MS_MAX),
       });
-    } catch {
-      throw new Problem(0, { detail: "the node does not answer" });
+    } catch (error) {
+      const isLate = error.name === "TimeoutError";
+      throw new Problem(isLate ? 504 : 0, { detail: "the node does not answer" });
     }
     if (answer.ok) return answer;
     const body = await answer.json().catch(() => ({}));
@@ -128,8 +129,8 @@ function newToken(why) {
  *
  * @returns {Promise<Map<string, number>>} as under `kvorum_store_level_bytes{level="0"}`
  */
-async function askMetrics(path = "/metrics") {
-  const text = await (await ask(path, { accept: "text/plain" })).text();
+async function askMetrics(path = "/metrics", options = {}) {
+  const text = await (await ask(path, { accept: "text/plain", ...options })).text();
   const metrics = new Map();
   for (const line of text.split("\n")) {
     const space = line.lastIndexOf(" ");

@@ -1,53 +1,14 @@
-// --- Charts of the last hour ---
-
-/** How far charts may go back, in minutes: the first of them that has room for all samples. */
-const CHART_MINUTES = [4, 20, 60];
+// --- Charts: filled areas, and latencies as a map of heat with lines ---
 
 /** The size of a chart in its own units; it is stretched. */
-const [CHART_WIDTH, CHART_HEIGHT] = [720, 140];
+const [CHART_WIDTH, CHART_HEIGHT] = [720, 160];
 
-/** What the reader looks at: the title of a chart and a moment. It outlives new figures. */
-let reading = null;
-
-/**
- * The time that a share of the requests did not exceed, as if those of a bucket were
- * spread evenly over it.
- *
- * @param {number[]} counts how many requests each bucket has; the last may be left out
- * @param {number[]} boundsUs the upper bounds of the buckets
- * @param {number} share for example 0.99
- * @returns {number|null} microseconds; null without requests
- */
-function quantile(counts, boundsUs, share) {
-  const rank = counts.reduce((sum, number) => sum + number, 0) * share;
-  let below = 0;
-  for (const [bucket, number] of counts.entries()) {
-    if (number > 0 && below + number >= rank) {
-      const lower = boundsUs[bucket - 1] ?? 0;
-      const upper = boundsUs[bucket] ?? 2 * lower;
-      return lower + (upper - lower) * ((rank - below) / number);
-    }
-    below += number;
-  }
-  return null;
-}
-
-/**
- * For each sample the quantile of the minute that ends with it: of ten seconds alone, the
- * slowest of a thousand would be chance.
- */
-function quantiles(lists, boundsUs, share) {
-  return lists.map((_, index) =>
-    quantile(sumCounts(lists.slice(Math.max(0, index - 5), index + 1)), boundsUs, share),
-  );
-}
-
-/** The counts of several samples together, bucket by bucket. */
-function sumCounts(lists) {
-  const sums = [];
-  for (const list of lists) list.forEach((number, bucket) => (sums[bucket] = (sums[bucket] ?? 0) + number));
-  return Array.from(sums, (number) => number ?? 0);
-}
+/** The shares of requests whose times are shown. */
+const QUANTILES = [
+  { name: "p50", share: 0.5 },
+  { name: "p99", share: 0.99 },
+  { name: "p99.9", share: 0.999 },
+];
 
 /** A round number at or above this one: 1, 2 or 5 times a power of ten. */
 function roundUp(number) {
@@ -57,99 +18,174 @@ function roundUp(number) {
 }
 
 /** A scale from zero to a round number. */
-function linearScale(values) {
-  const top = roundUp(Math.max(0, ...values));
-  return { top, ticks: [0, top / 2, top], of: (value) => value / top };
+function linearScale(top) {
+  const round = roundUp(top);
+  return { ticks: [0, round / 2, round], of: (value) => value / round };
 }
 
-/** A scale from a power of ten to another. */
-function logScale(values) {
-  const positive = values.filter((value) => value > 0);
-  const low = Math.floor(Math.log10(Math.min(1e3, ...positive)));
-  const high = Math.max(low + 2, Math.ceil(Math.log10(Math.max(1, ...positive))));
-  const middle = Math.round((low + high) / 2);
+/** A scale of logarithms between two times, with the powers of ten as ticks. */
+function logScale(low, high) {
+  const [from, to] = [Math.log10(low), Math.log10(high)];
+  const powers = Array.from({ length: 9 }, (_, power) => power);
   return {
-    top: 10 ** high,
-    ticks: [low, middle, high].map((power) => 10 ** power),
-    of: (value) => (Math.log10(Math.max(value, 10 ** low)) - low) / (high - low),
+    ticks: powers.filter((power) => power >= from && power <= to).map((power) => 10 ** power),
+    of: (value) => Math.max(0, Math.min(1, (Math.log10(Math.max(value, 1)) - from) / (to - from))),
   };
+}
+
+/** The middle of a column, in units of the chart. */
+function middleOf(index, columns) {
+  return (CHART_WIDTH * (index + 0.5)) / columns;
+}
+
+/** The heights of a share of a chart's height. */
+function heightOf(share) {
+  return (CHART_HEIGHT * (1 - share)).toFixed(1);
+}
+
+/** Runs of indexes whose values are known, so that a line has a gap where nothing was measured. */
+function runsOf(values) {
+  const runs = [];
+  values.forEach((value, index) => {
+    if (value === null) return;
+    if (index > 0 && values[index - 1] !== null && runs.length > 0) runs.at(-1).push(index);
+    else runs.push([index]);
+  });
+  return runs;
+}
+
+/** The points of a run at these shares. One that is alone is as wide as half its column. */
+function pointsOf(run, shareAt, columns) {
+  const half = CHART_WIDTH / columns / 4;
+  const at = (index, aside) => `${(middleOf(index, columns) + aside).toFixed(1)} ${heightOf(shareAt(index))}`;
+  return run.length === 1 ? [at(run[0], -half), at(run[0], half)] : run.map((index) => at(index, 0));
+}
+
+/** The path of a line. */
+function linePath(values, shareAt) {
+  const path = (run) => `M${pointsOf(run, shareAt, values.length).join("L")}`;
+  return runsOf(values).map(path).join("");
+}
+
+/** The path of an area between two lines. */
+function areaPath(values, topAt, bottomAt) {
+  const path = (run) => {
+    const bottom = pointsOf(run, bottomAt, values.length).reverse();
+    return `M${[...pointsOf(run, topAt, values.length), ...bottom].join("L")}Z`;
+  };
+  return runsOf(values).map(path).join("");
 }
 
 /**
- * A chart that the pointer and the arrow keys read.
+ * A chart of areas on top of each other.
  *
- * @param {Object} chart
- * @param {string} chart.title what it shows
- * @param {(value: number) => string} chart.format how a value is written
- * @param {boolean} [chart.isLog] whether its scale is logarithmic
- * @param {Array<{name: string, values: Array<number|null>, now: number|null}>} chart.lines the
- *   lines, most important first; `now` is what the legend shows
- * @param {number[]} chart.times when each value was measured
- * @param {number} chart.end the right end, in milliseconds since 1970
+ * @param {string} title what it shows
+ * @param {Array<{name: string, hue: string, values: Array<number|null>, mean: number|null}>} layers
+ *   from the bottom to the top; `mean` is that of the window
  */
-function chartOf({ title, format, isLog, lines, times, end }) {
-  const all = lines.flatMap((line) => line.values).filter((value) => value !== null);
-  const scale = isLog ? logScale(all) : linearScale(all);
-  const minutes =
-    CHART_MINUTES.find((most) => end - (times[0] ?? end) <= most * 60000) ?? CHART_MINUTES.at(-1);
-  const spanMs = minutes * 60000;
-  const ofAll = minutes === CHART_MINUTES.at(-1) ? "last hour" : `last ${minutes} min`;
-  const x = (time) => CHART_WIDTH * (1 - (end - time) / spanMs);
-  const y = (value) => CHART_HEIGHT * (1 - scale.of(value));
+function areaChart(title, layers, format = short) {
+  const columns = layers[0]?.values.length ?? 0;
+  const sums = [Array(columns).fill(0)];
+  for (const { values } of layers) sums.push(sums.at(-1).map((sum, index) => sum + (values[index] ?? 0)));
+  const scale = linearScale(Math.max(0, ...sums.at(-1)));
+  const shapes = layers.flatMap(({ hue, values }, at) => {
+    // The line of nothing would hide the one below it.
+    if (values.every((value) => !value)) return [];
+    const top = (index) => scale.of(sums[at + 1][index]);
+    const bottom = (index) => scale.of(sums[at][index]);
+    return [
+      s("path", { class: `area ${hue}`, d: areaPath(values, top, bottom) }),
+      s("path", { class: `line ${hue}`, d: linePath(values, top) }),
+    ];
+  });
+  return { title, scale, shapes, format, columns, layers };
+}
+
+/**
+ * A chart of latencies: how many requests took how long as a map of heat, and over it the lines
+ * of quantiles.
+ *
+ * @param {string[]} kinds the kinds of requests: `reads`, `writes`
+ */
+function latencyChart(title, hue, columns, kinds, boundsUs) {
+  const counts = columns.map((column) => countsOf([column], kinds));
+  const used = counts.flatMap((list) => Array.from(list.keys()).filter((bucket) => list[bucket] > 0));
+  const lower = (bucket) => boundsUs[bucket - 1] ?? boundsUs[0] / 2;
+  const upper = (bucket) => boundsUs[bucket] ?? 2 * lower(bucket);
+  const [least, most] = used.length > 0 ? [Math.min(...used), Math.max(...used)] : [4, 10];
+  const scale = logScale(lower(Math.max(0, least - 1)), upper(most + 1));
+  const peak = Math.max(1, ...counts.flat());
+  const width = CHART_WIDTH / columns.length;
+  const cells = counts.flatMap((list, index) =>
+    list.map((number, bucket) => {
+      if (!(number > 0)) return null;
+      const [bottom, top] = [lower(bucket), upper(bucket)].map((us) => heightOf(scale.of(us)));
+      return s("rect", {
+        class: "cell",
+        x: (index * width).toFixed(1),
+        y: top,
+        width: width.toFixed(1),
+        height: (bottom - top).toFixed(1),
+        "fill-opacity": (0.08 + 0.72 * Math.sqrt(number / peak)).toFixed(2),
+      });
+    }),
+  );
+  const all = countsOf(columns, kinds);
+  const layers = QUANTILES.map(({ name, share }, at) => ({
+    name,
+    hue: `quantile-${at}`,
+    values: counts.map((list) => quantile(list, boundsUs, share)),
+    mean: quantile(all, boundsUs, share),
+  }));
+  const lines = layers.map(({ hue: line, values }) =>
+    s("path", { class: `line ${line}`, d: linePath(values, (index) => scale.of(values[index])) }),
+  );
+  const shapes = [s("g", { class: `heat ${hue}` }, present(cells)), ...lines];
+  return { title, scale, shapes, format: micros, columns: columns.length, layers };
+}
+
+/**
+ * Draws a chart that the pointer and the arrow keys read.
+ *
+ * @param {Object} chart as `areaChart` and `latencyChart` give it
+ * @param {{isWide: boolean, agoOf: (share: number) => string, none: string|null}} frame
+ * @param {(index: number|null) => void} read is called with the column that the reader looks at
+ * @returns {{element: HTMLElement, show: (index: number|null) => string}} `show` shows a column,
+ *   or the window; it gives what it shows in words
+ */
+function drawChart({ title, scale, shapes, format, columns, layers }, { isWide, agoOf, none }, read) {
   const written = (value) => (value === null || value === undefined ? "–" : format(value));
-  const figures = lines.map((line) => h("b", {}, written(line.now)));
-  const when = h("span", { class: "when" }, ofAll);
+  const figures = layers.map(() => h("b"));
   const cursor = s("line", { class: "cursor", y1: 0, y2: CHART_HEIGHT, visibility: "hidden" });
+  const grid = scale.ticks.map((tick) => {
+    const y = heightOf(scale.of(tick));
+    return s("line", { class: "grid", x1: 0, x2: CHART_WIDTH, y1: y, y2: y });
+  });
   const plot = s(
     "svg",
     { viewBox: `0 0 ${CHART_WIDTH} ${CHART_HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" },
-    scale.ticks.map((tick) => s("line", { class: "grid", x1: 0, x2: CHART_WIDTH, y1: y(tick), y2: y(tick) })),
-    lines.map((line, index) =>
-      s("path", { class: `line line-${index}`, d: pathOf(line.values, times, x, y) }),
-    ),
+    grid,
+    shapes,
     cursor,
   );
-  const read = (index) => {
-    const isRead = index !== null;
-    reading = isRead ? { title, time: times[index] } : null;
-    cursor.setAttribute("visibility", isRead ? "visible" : "hidden");
-    if (isRead) {
-      cursor.setAttribute("x1", x(times[index]));
-      cursor.setAttribute("x2", x(times[index]));
-    }
-    when.textContent = isRead ? new Date(times[index]).toLocaleTimeString("sv-SE") : ofAll;
-    lines.forEach((line, at) => (figures[at].textContent = written(isRead ? line.values[index] : line.now)));
-  };
-  const summary = lines.map((line) => `${line.name} ${written(line.now)}`).join(", ");
-  const chosen = () => (reading?.title === title && times.length > 0 ? nearest(times, reading.time) : null);
-  if (chosen() !== null) read(chosen());
-  return h(
+  const element = h(
     "div",
     {
-      class: "chart",
+      class: isWide ? "chart wide" : "chart",
       tabindex: "0",
       role: "img",
-      "aria-label": `${title}: ${summary}`,
       "data-focus": `chart ${title}`,
-      onpointermove: (event) => {
-        const box = plot.getBoundingClientRect();
-        const time = end - spanMs * (1 - (event.clientX - box.left) / box.width);
-        if (times.length > 0) read(nearest(times, time));
+      onpointermove: ({ clientX }) => {
+        const { left, width } = plot.getBoundingClientRect();
+        read(Math.max(0, Math.min(columns - 1, Math.floor(((clientX - left) / width) * columns))));
       },
       onpointerleave: () => read(null),
-      onkeydown: (event) => {
-        if (event.key === "Escape") read(null);
-        const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-        if (step === undefined || times.length === 0) return;
-        event.preventDefault();
-        read(Math.max(0, Math.min(times.length - 1, (chosen() ?? times.length) + step)));
-      },
     },
-    h("div", { class: "caption" }, h("span", { class: "title" }, title), when),
+    h("h3", {}, title),
     h(
-      "div",
+      "p",
       { class: "legend" },
-      lines.map((line, index) => h("span", { class: `key key-${index}` }, line.name, " ", figures[index])),
+      layers.map(({ name, hue }, at) => h("span", { class: `key ${hue}` }, name, " ", figures[at])),
     ),
     h(
       "div",
@@ -158,40 +194,43 @@ function chartOf({ title, format, isLog, lines, times, end }) {
       scale.ticks.map((tick) =>
         styled(h("span", { class: "tick" }, format(tick)), "bottom", `${scale.of(tick) * 100}%`),
       ),
-      times.length === 0 ? h("p", { class: "none" }, "The first figures appear within ten seconds.") : null,
+      none && h("p", { class: "none" }, none),
     ),
     h(
       "div",
-      { class: "axis" },
-      [`${minutes} min ago`, (minutes * 3) / 4, minutes / 2, minutes / 4, "now"].map((text) =>
-        h("span", {}, text),
-      ),
+      { class: "axis", "aria-hidden": "true" },
+      [1, 0.5, 0].map((share) => h("span", {}, agoOf(share))),
     ),
   );
-}
-
-/** The path of a line; it has a gap where nothing was measured. */
-function pathOf(values, times, x, y) {
-  let path = "";
-  let isDrawing = false;
-  values.forEach((value, index) => {
-    const isAway = index > 0 && times[index] - times[index - 1] > 30000;
-    if (value === null) isDrawing = false;
-    else {
-      const point = `${x(times[index]).toFixed(1)} ${y(value).toFixed(1)}`;
-      // A line of length zero has round ends, so that a lone sample is a dot.
-      path += isDrawing && !isAway ? `L${point}` : `M${point}h0`;
-      isDrawing = true;
+  const show = (index) => {
+    const values = layers.map(({ values: all, mean }) => written(index === null ? mean : all[index]));
+    values.forEach((value, at) => (figures[at].textContent = value));
+    cursor.setAttribute("visibility", index === null ? "hidden" : "visible");
+    if (index !== null) {
+      cursor.setAttribute("x1", middleOf(index, columns));
+      cursor.setAttribute("x2", middleOf(index, columns));
     }
-  });
-  return path;
+    const words = layers.map(({ name }, at) => `${name} ${values[at]}`).join(", ");
+    element.setAttribute("aria-label", `${title}: ${words}`);
+    return `${title}: ${words}.`;
+  };
+  return { element, show };
 }
 
-/** The index of the moment that is nearest to this one. */
-function nearest(times, time) {
-  let best = 0;
-  times.forEach((known, index) => {
-    if (Math.abs(known - time) < Math.abs(times[best] - time)) best = index;
-  });
-  return best;
+/** A line of a few values for a card, filled below, on a scale of its own from zero. */
+function sparkline(values, hue, label) {
+  const top = Math.max(1e-9, ...values.filter((value) => value !== null)) * 1.05;
+  const share = (index) => values[index] / top;
+  return s(
+    "svg",
+    {
+      class: "spark",
+      viewBox: `0 0 ${CHART_WIDTH} ${CHART_HEIGHT}`,
+      preserveAspectRatio: "none",
+      role: "img",
+      "aria-label": label,
+    },
+    s("path", { class: `area ${hue}`, d: areaPath(values, share, () => 0) }),
+    s("path", { class: `line ${hue}`, d: linePath(values, share) }),
+  );
 }

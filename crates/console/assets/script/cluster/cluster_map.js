@@ -1,20 +1,26 @@
 // --- The picture of the cluster: its nodes, and what moves between them now ---
 
-/** The most nodes that are drawn. More are in the table only. */
+/** The most nodes that are drawn. More have cards only. */
 const MAP_NODES_MAX = 9;
 
-/** What a node is on the stage, by the state in which this node sees it. */
+/** What a node is on the stage, by the state in which another node sees it. */
 const MAP_STATES = { suspected: "frozen", down: "stopped" };
+
+/** What a node of a local cluster is on the stage, by its state and by its faults. */
+const MAP_DEV_STATES = { stopped: "stopped", frozen: "frozen", "cut-off": "cut", slow: "slow", skewed: "skewed" };
 
 /**
  * A picture of the cluster: each node with its requests a second, the hints that it keeps, and
  * the requests that it sends to the others. What it sends a node tells only at its own console,
- * and in a local cluster.
+ * and in a local cluster, whose nodes can be chosen.
+ *
+ * @param {((name: string) => void)|null} choose is called with the node that was chosen
  */
-function clusterMap() {
+function clusterMap(choose) {
   const element = h("div", { class: "map" });
   let stage = null;
   let names = [];
+  let chosen = null;
   /** The calls of each node to each other one at the last figures, and when that was. */
   let before = { calls: new Map(), at: 0 };
 
@@ -22,40 +28,63 @@ function clusterMap() {
   function drawFlows(tellers) {
     const now = { calls: new Map(), at: performance.now() };
     const seconds = (now.at - before.at) / 1000;
-    for (const [from, metrics] of tellers) {
+    for (const from of names) {
+      const metrics = tellers.get(from);
       for (const to of names.filter((name) => name !== from)) {
-        const calls = callsTo(to, metrics);
+        const calls = metrics ? callsTo(to, metrics) : undefined;
         const last = before.calls.get(`${from} ${to}`);
-        now.calls.set(`${from} ${to}`, calls);
-        stage.flow(from, to, last === undefined ? 0 : Math.max(0, calls - last) / seconds);
+        const isKnown = calls !== undefined && last !== undefined;
+        stage.flow(from, to, isKnown ? Math.max(0, calls - last) / seconds : 0);
+        if (calls !== undefined) now.calls.set(`${from} ${to}`, calls);
       }
     }
     before = now;
   }
 
+  /** What a node is, with a remark: as the supervisor of a local cluster says, or as a node sees it. */
+  function stateOf(member, state) {
+    const known = state.devNodes.find(({ name }) => name === member.name);
+    const words = known ? [known.state, ...known.faults] : [];
+    const fault = words.find((word) => Object.hasOwn(MAP_DEV_STATES, word));
+    if (fault) return [MAP_DEV_STATES[fault]];
+    if (words[0] && words[0] !== "running") return ["stopped", words[0]];
+    if (isOld(state)) return member.name === state.status.name ? ["stopped", "does not answer"] : ["frozen", ""];
+    if (Object.hasOwn(MAP_STATES, member.state)) return [MAP_STATES[member.state], member.state];
+    return [member.replica_state === "learner" ? "learner" : "up"];
+  }
+
   return {
     element,
+    /** Marks the node that is chosen. */
+    mark(name) {
+      chosen = name;
+      stage?.mark(chosen);
+    },
+    /** Puts the focus on a node. */
+    focus: (name) => stage?.focus(name),
     /** Draws what changes with each status. */
-    update({ status, reports }) {
-      const wanted = status.cluster.map((member) => member.name);
+    update(state) {
+      const { cluster } = state.view ?? state.status;
+      const wanted = cluster.map((member) => member.name);
       if (wanted.length < 2 || wanted.length > MAP_NODES_MAX) return void element.replaceChildren();
       if (wanted.join() !== names.join()) {
         names = wanted;
-        stage = stageOf(names, false);
+        stage = stageOf(names, { hasReader: false, choose });
+        stage.mark(chosen);
         replace(element, stage.picture);
       }
-      for (const member of status.cluster) {
-        const isAway = Object.hasOwn(MAP_STATES, member.state);
-        if (isAway) stage.be(member.name, MAP_STATES[member.state], member.state);
-        else stage.be(member.name, member.replica_state === "learner" ? "learner" : "up");
-        const report = reports.get(member.name);
+      // Nothing is known to move.
+      if (isOld(state)) drawFlows(new Map());
+      for (const member of cluster) {
+        stage.be(member.name, ...stateOf(member, state));
+        const report = isOld(state) ? null : accountOf(member.name, state)?.report;
         stage.keep(member.name, report?.hints ?? 0);
         stage.hold(member.name, report ? `${short(report.requests_a_second)}/s` : "", "idle");
       }
     },
     /** Draws what changes with the metrics. */
-    count({ status, metrics, peerMetrics }) {
-      if (stage && metrics.size > 0) drawFlows(new Map([...peerMetrics, [status.name, metrics]]));
+    count({ metrics }) {
+      if (stage && metrics.size > 0) drawFlows(metrics);
     },
   };
 }

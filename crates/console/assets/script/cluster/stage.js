@@ -44,9 +44,10 @@ function isStill() {
  * A stage with the nodes, and the reader at the left of them.
  *
  * @param {string[]} names of the nodes
- * @param {boolean} [hasReader] whether the reader is on it
+ * @param {boolean} [options.hasReader] whether the reader is on it
+ * @param {((name: string) => void)|null} [options.choose] is called with a node that was chosen
  */
-function stageOf(names, hasReader = true) {
+function stageOf(names, { hasReader = true, choose = null } = {}) {
   const places = new Map(hasReader ? [["you", [70, 215]]] : []);
   const [middle, radius, height] = hasReader ? [470, 160, 205] : [STAGE_WIDTH / 2, 250, 228];
   // Beside the reader, three nodes stand so that no way crosses a node.
@@ -66,18 +67,23 @@ function stageOf(names, hasReader = true) {
     const [[x1, y1], [x2, y2]] = [places.get(one), places.get(other)];
     return { ends: [one, other], line: s("line", { class: "link", x1, y1, x2, y2 }), messages: 0 };
   });
-  const actors = new Map([...places].map(([name, place]) => [name, actorOf(name, place)]));
+  const actors = new Map([...places].map(([name, place]) => [name, actorOf(name, place, choose)]));
   const moving = s("g");
+  const aside = s("g");
   const picture = s(
     "svg",
     {
       class: "stage",
       viewBox: `0 0 ${STAGE_WIDTH} ${Math.min(STAGE_HEIGHT, lowest)}`,
-      role: "img",
-      "aria-label": `The cluster: what is below says ${hasReader ? "what happens" : "the same"}`,
+      // What is in a picture cannot be chosen.
+      role: choose ? "group" : "img",
+      "aria-label": choose
+        ? "The cluster: choose a node to break it"
+        : `The cluster: what is ${hasReader ? "below says what happens" : "above says the same"}`,
     },
     links.map(({ line }) => line),
     Array.from(actors.values(), (actor) => actor.group),
+    aside,
     moving,
   );
   const is = (name, state) => states.get(name) === state;
@@ -90,6 +96,17 @@ function stageOf(names, hasReader = true) {
   links.forEach(drawLink);
   return {
     picture,
+    /** Adds to the picture what is in the way of nothing, at the lower left; it replaces what was there. */
+    add(group) {
+      aside.replaceChildren(group);
+    },
+    /** Marks the node that is chosen, or none. */
+    mark(name) {
+      for (const [known, { group }] of actors)
+        if (choose) group.setAttribute("aria-pressed", String(known === name));
+    },
+    /** Puts the focus on a node that can be chosen. */
+    focus: (name) => actors.get(name)?.group.focus({ preventScroll: true }),
     /** Shows what a node is: one of `NODE_STATES`, with a remark. */
     be(name, state, remark = NODE_STATES[state]) {
       states.set(name, state);
@@ -191,7 +208,7 @@ function between([x1, y1], [x2, y2]) {
 }
 
 /** A node on the stage, or the reader. */
-function actorOf(name, [x, y]) {
+function actorOf(name, [x, y], choose) {
   const isYou = name === "you";
   const remark = s("text", { class: "remark", y: 82 });
   const held = s("text", { class: "held", y: 5 });
@@ -202,7 +219,7 @@ function actorOf(name, [x, y]) {
   return {
     group: s(
       "g",
-      { class: "actor up", transform: `translate(${x} ${y})` },
+      { class: "actor up", transform: `translate(${x} ${y})`, ...(choose && chosenBy(name, choose)) },
       body,
       label,
       isYou ? [] : [held, remark, hints, count],
@@ -212,5 +229,21 @@ function actorOf(name, [x, y]) {
     held,
     hints,
     count,
+  };
+}
+
+/** What makes a node of the stage a button. */
+function chosenBy(name, choose) {
+  return {
+    role: "button",
+    tabindex: "0",
+    "aria-pressed": "false",
+    "data-node": name,
+    onclick: () => choose(name),
+    onkeydown: (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      choose(name);
+    },
   };
 }

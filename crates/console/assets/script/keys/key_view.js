@@ -59,9 +59,13 @@ function keyView(detail, named, state, changed) {
     h(
       "p",
       { class: "back" },
-      h("a", { href: hrefOf("keys", { prefix: query.get("prefix") ?? "" }) }, "← Keys"),
+      h(
+        "a",
+        { href: hrefOf("keys", { prefix: query.get("prefix") ?? "", flat: query.get("flat") ?? "" }) },
+        "← Keys",
+      ),
     ),
-    h("h2", { class: "key-name" }, keyLabel(key)),
+    h("h2", { class: "key-name", tabindex: "-1" }, keyLabel(key)),
     pairs,
     receipt,
     value,
@@ -72,6 +76,9 @@ function keyView(detail, named, state, changed) {
   drawPairs();
   load();
   locate();
+  // The focus goes to what has opened.
+  if (query.has("edit")) text.focus();
+  else detail.querySelector(".key-name").focus({ preventScroll: true });
 
   async function load(bytesMax = SHOWN_BYTES_MAX) {
     const asked = `/v0/entity?id=${id}${pairQuery(pair)}`;

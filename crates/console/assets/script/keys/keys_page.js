@@ -1,8 +1,5 @@
 // --- The page of keys ---
 
-/** How many keys a list gets at a time. */
-const KEYS_MAX = 100;
-
 /** The page of keys: a list by prefix, and beside it one key. */
 function keysPage(root, state) {
   const prefixInput = h("input", {
@@ -15,8 +12,13 @@ function keysPage(root, state) {
   });
   const list = h("ul", { class: "keys", "aria-label": "Keys" });
   const note = h("p", { class: "note", role: "status" });
-  const more = h("button", { type: "button", hidden: true, onclick: () => load(true) }, "More");
+  const more = h("button", { type: "button", hidden: true, onclick: () => load(true, true) }, "More");
   const detail = h("div", { class: "detail" });
+  const place = h("nav", { class: "place", "aria-label": "Groups" });
+  const flat = h("input", {
+    type: "checkbox",
+    onchange: () => go("keys", { prefix, flat: flat.checked ? "1" : "" }),
+  });
   const browser = h(
     "div",
     { class: "browser" },
@@ -27,14 +29,20 @@ function keysPage(root, state) {
         role: "search",
         onsubmit: (event) => {
           event.preventDefault();
-          go("keys", { prefix: prefixInput.value });
+          go("keys", { ...here(), prefix: prefixInput.value });
         },
       },
       h("label", { for: "prefix" }, "Begins with"),
       prefixInput,
       h("button", {}, "List"),
     ),
-    h("p", { class: "row" }, h("a", { class: "button", href: hrefOf("keys", { new: "1" }) }, "New key")),
+    h(
+      "p",
+      { class: "row" },
+      h("button", { type: "button", onclick: () => go("keys", { ...here(), new: "1" }) }, "New key"),
+      h("label", { class: "check" }, flat, " all keys in one list"),
+    ),
+    place,
     note,
     list,
     more,
@@ -42,57 +50,91 @@ function keysPage(root, state) {
   root.replaceChildren(h("h1", { class: "hidden" }, "Keys"), h("div", { class: "split" }, browser, detail));
 
   let prefix = null;
-  let last = null;
+  let isFlat = false;
+  let next = null;
   let view = null;
   let loads = 0;
 
-  /** Gets the first keys of the prefix, or the next ones. */
-  async function load(isMore) {
+  /** Where the list is, as parameters of an address. */
+  const here = () => ({ prefix, flat: isFlat ? "1" : "" });
+
+  /** Gets the first lines of the list, or the next ones. With `toFocus` the first of them gets the focus. */
+  async function load(isMore, toFocus = false) {
     const mine = (loads += 1);
     note.textContent = "Asking all nodes …";
+    list.setAttribute("aria-busy", "true");
     try {
-      const keys = await askLines(`/v0/entities?${rangeQuery(prefix, isMore ? last : null)}`);
+      const found = await keyLines(keyOfLabel(prefix), isMore ? next : null, !isFlat);
       if (mine !== loads) return;
-      const items = keys.slice(0, KEYS_MAX).map(keyItem);
+      const items = found.lines.map(lineItem);
       if (isMore) list.append(...items);
       else replace(list, items);
-      last = keys.length > KEYS_MAX ? keyOf(keys[KEYS_MAX - 1]) : null;
-      more.hidden = last === null;
-      const shown = list.children.length;
-      note.textContent =
-        shown === 0
-          ? "There is no such key."
-          : `${counted(shown, "key")}${last ? ", and there are more" : ""}.`;
+      next = found.next;
+      more.hidden = next === null;
+      note.textContent = noteOf(list.children.length);
+      if (toFocus) (items[0] ?? note).querySelector("a")?.focus();
       markChosen();
     } catch (problem) {
       if (mine === loads) note.textContent = `The keys cannot be listed: ${problem.message}.`;
     }
+    list.removeAttribute("aria-busy");
   }
 
-  /** A line of the list. */
-  function keyItem(line) {
-    const label = keyLabel(keyOf(line));
-    const id = percent(keyOf(line));
+  function noteOf(shown) {
+    if (shown === 0)
+      return prefix === ""
+        ? "There is no key yet: create one with New key."
+        : "No key begins with this.";
+    const groups = list.querySelectorAll(".group").length;
+    const words = [groups > 0 && counted(groups, "group"), shown > groups && counted(shown - groups, "key")];
+    return `${listed(words.filter(Boolean))}${next ? ", and there are more" : ""}.`;
+  }
+
+  /** A line of the list: a key, or a group of keys. */
+  function lineItem(line) {
+    const id = percent(line.key);
+    const label = keyLabel(line.key);
+    // What all lines begin with is quiet.
+    const begin = keyLabel(keyOfLabel(prefix));
+    const words = label.startsWith(begin) && !isFlat ? [h("span", {}, begin), label.slice(begin.length)] : [label];
+    if (line.isGroup) {
+      return h(
+        "li",
+        { class: "group" },
+        h("a", { href: hrefOf("keys", { prefix: label }), "data-focus": `group ${id}` }, words),
+        h("span", { class: "expires" }, line.isMore ? `${line.count} keys or more` : counted(line.count, "key")),
+      );
+    }
     return h(
       "li",
       {},
-      h(
-        "a",
-        {
-          href: hrefOf("keys", { prefix, key: id }),
-          "data-key": id,
-          "data-focus": `key ${id}`,
-        },
-        label,
-      ),
+      h("a", { href: hrefOf("keys", { ...here(), key: id }), "data-key": id, "data-focus": `key ${id}` }, words),
       line.expires ? countdown(line.expires) : null,
     );
+  }
+
+  /** The way from all keys to the prefix, and whether levels are shown. */
+  function drawPlace() {
+    const groups = groupsOf(keyOfLabel(prefix));
+    const link = (words, label, isLast) =>
+      h("a", { href: hrefOf("keys", { ...here(), prefix: label }), "aria-current": isLast ? "location" : undefined }, words);
+    let before = 0;
+    const parts = groups.map((group, index) => {
+      const part = link(keyLabel(group.slice(before)), keyLabel(group), index === groups.length - 1);
+      before = group.length;
+      return part;
+    });
+    replace(place, link("all keys", "", groups.length === 0), parts);
+    flat.checked = isFlat;
+    // The link to this page leads back to where the reader was.
+    const nav = document.querySelector("nav a[data-page=keys]");
+    if (nav) nav.href = hrefOf("keys", here());
   }
 
   /** Marks the key that is shown. */
   function markChosen() {
     for (const link of list.querySelectorAll("a")) {
-      if (link.dataset.key === view?.id) link.setAttribute("aria-current", "true");
+      if (view && link.dataset.key === view.id) link.setAttribute("aria-current", "true");
       else link.removeAttribute("aria-current");
     }
   }
@@ -102,22 +144,28 @@ function keysPage(root, state) {
     route(query) {
       if (!state.status) return;
       const wanted = query.get("prefix") ?? "";
-      if (wanted !== prefix) {
+      if (wanted !== prefix || query.has("flat") !== isFlat) {
+        const toFocus = prefix !== null && !query.has("key") && document.activeElement !== prefixInput;
         prefix = wanted;
+        isFlat = query.has("flat");
         prefixInput.value = wanted;
-        load(false);
+        drawPlace();
+        load(false, toFocus && document.activeElement !== flat);
       }
       const id = query.get("key");
       root.querySelector(".split").classList.toggle("shows", id !== null || query.has("new"));
       if (id !== null && id === view?.id) return;
+      const wasShown = view !== null;
       if (id !== null) view = keyView(detail, id, state, () => load(false));
-      else if (query.has("new")) view = newKeyView(detail, prefix);
+      else if (query.has("new")) view = newKeyView(detail, here());
       else {
         view = null;
         replace(
           detail,
           h("p", { class: "empty" }, "Choose a key to see its value and where its replicas are."),
         );
+        // What was open is closed: back to the list.
+        if (wasShown) prefixInput.focus();
       }
       markChosen();
     },
@@ -127,33 +175,19 @@ function keysPage(root, state) {
   };
 }
 
-/** The query of a range of the cluster: keys that begin with a prefix and come after `last`. */
-function rangeQuery(prefixLabel, last) {
-  const common = `scope=cluster&values=omit&limit=${KEYS_MAX + 1}`;
-  const prefix = keyOfLabel(prefixLabel);
-  const start = last ? `${percent(last)}%00` : percent(prefix) || "%00";
-  const end = prefix.length > 0 ? afterPrefix(prefix) : null;
-  return `${common}&start=${start}${end ? `&end=${percent(end)}` : ""}`;
-}
-
-/** The key of a line of a range. */
-function keyOf(line) {
-  return line.key_base64 === undefined ? new TextEncoder().encode(line.key) : fromBase64(line.key_base64);
-}
-
 /** The form that names a key that need not exist. */
-function newKeyView(detail, prefix) {
+function newKeyView(detail, here) {
   const input = h("input", {
     id: "new-key",
     required: true,
     autocomplete: "off",
     spellcheck: "false",
     autocapitalize: "off",
-    value: prefix,
+    value: here.prefix,
   });
   replace(
     detail,
-    h("p", { class: "back" }, h("a", { href: hrefOf("keys", { prefix }) }, "← Keys")),
+    h("p", { class: "back" }, h("a", { href: hrefOf("keys", here) }, "← Keys")),
     h("h2", {}, "New key"),
     h(
       "form",
@@ -161,7 +195,7 @@ function newKeyView(detail, prefix) {
         class: "stack",
         onsubmit: (event) => {
           event.preventDefault();
-          go("keys", { prefix, key: percent(keyOfLabel(input.value)), edit: "1" });
+          go("keys", { ...here, key: percent(keyOfLabel(input.value)), edit: "1" });
         },
       },
       h("label", { for: "new-key" }, "Key"),

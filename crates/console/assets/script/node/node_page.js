@@ -9,8 +9,9 @@ function nodePage(root) {
   profile.append(profileSection());
   return {
     title: "Node",
-    update({ status, metrics }) {
+    update({ status, metrics: all }) {
       if (!status) return;
+      const metrics = all.get(status.name) ?? new Map();
       // Drawn once: what an order was answered stays.
       if (ordered.childElementCount === 0) ordered.append(...orders(status.cluster.length > 1));
       redraw(lead, nodeFacts(status, metrics));
@@ -64,6 +65,7 @@ function storeSection(status, metrics) {
       { class: "hint" },
       "Writes move from the top to the bottom. A read stops where no deeper level can hold a newer version.",
     ),
+    storeAxis(),
     h(
       "ol",
       { class: "store" },
@@ -120,12 +122,26 @@ function storeSection(status, metrics) {
   );
 }
 
+/** The sizes that the axis above the layers names, in bytes. */
+const STORE_TICKS = [2 ** 10, 2 ** 20, 2 ** 30, 2 ** 40];
+
+/** Where a size lies on the axis of the store, from 0 for 1 KiB to 1 for 4 TiB: its logarithm. */
+function storeShare(size) {
+  return Math.min(1, Math.max(0, Math.log2(size / 1024) / 32));
+}
+
+/** The axis of the bars of the store. */
+function storeAxis() {
+  const ticks = STORE_TICKS.map((size) => styled(h("span", {}, bytes(size)), "left", `${storeShare(size) * 100}%`));
+  return h("p", { class: "store-axis", "aria-hidden": "true" }, h("span", { class: "ticks" }, ticks));
+}
+
 /**
  * A layer of the store. The length of its bar grows with the logarithm of its size,
  * because each level may hold ten times that of the one above.
  */
 function storeRow(name, size, amount, remark) {
-  const share = size > 0 ? Math.min(1, Math.max(0.02, Math.log2(size / 1024) / 32)) : 0;
+  const share = size > 0 ? Math.max(0.02, storeShare(size)) : 0;
   const layer = styled(h("i", { class: "layer" }), "width", `${(share * 100).toFixed(1)}%`);
   return h(
     "li",

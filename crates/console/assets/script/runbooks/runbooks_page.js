@@ -1,14 +1,7 @@
 // --- Runbooks ---
 
-/** The name of a heading in links, as renderers of Markdown make it. */
-function anchorOf(heading) {
-  return heading
-    .replace(/\[([^\]]*)\]\([^)]*\)/g, "$1")
-    .trim()
-    .toLowerCase()
-    .replace(/[^\p{L}\p{N}\s_-]/gu, "")
-    .replaceAll(" ", "-");
-}
+/** How many characters of a section a found passage shows around what was searched. */
+const PASSAGE_LENGTH = 90;
 
 /** A link to a runbook. */
 function runbookLink(heading) {
@@ -19,10 +12,40 @@ function runbookLink(heading) {
   );
 }
 
-/** The page of runbooks: the operator's handbook, which each node has with it. */
+/** The page of runbooks: the operator's handbook, with its contents and a search. */
 function runbooksPage(root) {
   const body = h("article", { class: "prose" }, h("p", { class: "note" }, "Reading …"));
-  root.replaceChildren(body);
+  const search = h("input", {
+    id: "find",
+    type: "search",
+    autocomplete: "off",
+    placeholder: "an alert, a word",
+    oninput: () => find(search.value),
+  });
+  const said = h("p", { class: "note", role: "status" });
+  const list = h("ul", { class: "contents-list" });
+  const contents = h(
+    "nav",
+    { class: "contents", "aria-label": "Contents" },
+    h(
+      "form",
+      {
+        class: "row",
+        role: "search",
+        onsubmit: (event) => {
+          event.preventDefault();
+          list.querySelector("a")?.click();
+        },
+      },
+      h("label", { for: "find" }, "Search"),
+      search,
+    ),
+    said,
+    list,
+  );
+  root.replaceChildren(h("div", { class: "handbook" }, contents, body));
+  let sections = [];
+  let current = null;
   const read = ask("/console/runbooks.md", { accept: "text/markdown" })
     .then((answer) => answer.text())
     .then((text) => {
@@ -32,118 +55,100 @@ function runbooksPage(root) {
         const at = new URLSearchParams(link.hash.split("?")[1]).get("at");
         if (!body.querySelector(`[id="${at}"]`)) link.replaceWith(...link.childNodes);
       }
+      sections = sectionsOf(body);
+      find("");
     })
     .catch((problem) => replace(body, h("p", {}, `The runbooks cannot be read: ${problem.message}.`)));
+
+  /** Lists the sections that have all words; without words the pages, and the sections of this one. */
+  function find(words) {
+    const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
+    if (wanted.length === 0) {
+      said.textContent = "";
+      const here = sections.find(({ heading }) => heading.id === current) ?? sections[0];
+      return drawList(sections.filter(({ level, page }) => level === 1 || page === here?.page));
+    }
+    const found = sections.filter(({ title, text }) =>
+      wanted.every((word) => `${title} ${text}`.toLowerCase().includes(word)),
+    );
+    const hasInTitle = ({ title }) => wanted.some((word) => title.toLowerCase().includes(word));
+    said.textContent = found.length === 0 ? "Nothing has these words." : `${counted(found.length, "section")}.`;
+    drawList([...found.filter(hasInTitle), ...found.filter((each) => !hasInTitle(each))], wanted);
+  }
+
+  function drawList(shown, words = null) {
+    replace(
+      list,
+      shown.map(({ title, heading, level, text }) =>
+        h(
+          "li",
+          { class: words ? "found" : `level-${level}` },
+          h(
+            "a",
+            {
+              href: hrefOf("runbooks", { at: heading.id }),
+              "aria-current": heading.id === current ? "true" : undefined,
+              "data-focus": `contents ${heading.id}`,
+            },
+            title,
+          ),
+          words ? passage(text, words) : null,
+        ),
+      ),
+    );
+  }
+
+  /** Marks in the contents what is read. */
+  function follow() {
+    const above = sections.filter(({ heading }) => heading.getBoundingClientRect().top < 130);
+    const now = above.at(-1)?.heading.id ?? sections[0]?.heading.id ?? null;
+    if (now === current) return;
+    current = now;
+    if (search.value === "") find("");
+  }
+
+  addEventListener("scroll", follow, { passive: true });
   return {
     title: "Runbooks",
+    leave: () => removeEventListener("scroll", follow),
     route(query) {
       read.then(() => {
         const heading = document.getElementById(query.get("at") ?? "");
         heading?.scrollIntoView();
         heading?.focus({ preventScroll: true });
+        follow();
       });
     },
     update() {},
   };
 }
 
-/** Elements for the Markdown that the handbook is written in. */
-function markdown(text) {
-  const lines = text.split("\n");
-  const out = [];
-  let at = 0;
-  while (at < lines.length) {
-    const line = lines[at];
-    const heading = /^(#+) (.*)$/.exec(line);
-    if (heading) {
-      const level = Math.min(heading[1].length, 4);
-      out.push(h(`h${level}`, { id: anchorOf(heading[2]), tabindex: "-1" }, inline(heading[2])));
-      at += 1;
-    } else if (/^\s*```/.test(line)) {
-      const [block, next] = codeBlock(lines, at);
-      out.push(block);
-      at = next;
-    } else if (line.startsWith("|")) {
-      const end = endOf(lines, at, (row) => row.startsWith("|"));
-      out.push(tableOf(lines.slice(at, end)));
-      at = end;
-    } else if (/^(?:- |\d+\. )/.test(line)) {
-      const end = endOf(
-        lines,
-        at,
-        (row, index) =>
-          /^(?:- |\d+\. |\s+\S)/.test(row) || (row === "" && /^\s+\S/.test(lines[index + 1] ?? "")),
-      );
-      out.push(listOf(lines.slice(at, end)));
-      at = end;
-    } else if (line.trim() === "") at += 1;
-    else {
-      const end = endOf(lines, at, (row) => row.trim() !== "" && !/^\s*(?:```|\||#+ |- )/.test(row));
-      out.push(h("p", {}, inline(lines.slice(at, Math.max(end, at + 1)).join(" "))));
-      at = Math.max(end, at + 1);
-    }
+/** The sections of the handbook: each heading of the first two levels with its text and its page. */
+function sectionsOf(body) {
+  const sections = [];
+  for (const element of body.children) {
+    const level = { H1: 1, H2: 2 }[element.tagName];
+    if (level) {
+      const page = level === 1 ? element.id : sections.at(-1)?.page;
+      sections.push({ heading: element, title: element.textContent, level, page, text: "" });
+    } else if (sections.length > 0) sections.at(-1).text += ` ${element.textContent}`;
   }
-  return out;
+  return sections;
 }
 
-/** The first line from `at` on that does not belong to a block. */
-function endOf(lines, at, belongs) {
-  let end = at;
-  while (end < lines.length && belongs(lines[end], end)) end += 1;
-  return end;
-}
-
-/** A block of code, and the line after it. */
-function codeBlock(lines, at) {
-  const indent = /^\s*/.exec(lines[at])[0].length;
-  const end = lines.findIndex((line, index) => index > at && /^\s*```\s*$/.test(line));
-  const code = lines.slice(at + 1, end).map((line) => line.slice(Math.min(indent, line.length)));
-  return [h("pre", { tabindex: "0" }, code.join("\n")), end + 1];
-}
-
-/** A table. */
-function tableOf(rows) {
-  const cells = rows.map((row) =>
-    row
-      .slice(1, -1)
-      .split(/(?<!\\)\|/)
-      .map((cell) => cell.trim()),
-  );
-  return table(
-    cells[0].join(", "),
-    cells[0],
-    cells.slice(2).map((row) => row.map((cell) => inline(cell))),
-  );
-}
-
-/** A list, whose items may hold blocks. */
-function listOf(lines) {
-  const isOrdered = /^\d/.test(lines[0]);
-  const items = [];
-  for (const line of lines) {
-    const begin = /^(?:- |\d+\. )/.exec(line);
-    if (begin) items.push([line.slice(begin[0].length)]);
-    else items.at(-1).push(line.slice(Math.min(isOrdered ? 3 : 2, /^\s*/.exec(line)[0].length)));
-  }
+/** A passage of a text with the first of these words that is in it, which is marked. */
+function passage(text, words) {
+  const lower = text.toLowerCase();
+  const word = words.find((each) => lower.includes(each));
+  if (word === undefined) return null;
+  const at = lower.indexOf(word);
+  const begin = Math.max(0, at - PASSAGE_LENGTH / 3);
+  const end = at + word.length;
   return h(
-    isOrdered ? "ol" : "ul",
+    "p",
     {},
-    items.map((item) => h("li", {}, markdown(item.join("\n")))),
+    `${begin > 0 ? "… " : ""}${text.slice(begin, at)}`,
+    h("mark", {}, text.slice(at, end)),
+    `${text.slice(end, end + PASSAGE_LENGTH / 1.5)} …`,
   );
-}
-
-/** Text with code, links and emphasis. */
-function inline(text) {
-  const parts = text.split(/(`[^`]+`|\[(?:[^\]]|`[^`]*`)+\]\([^)]*\)|\*\*[^*]+\*\*)/);
-  return parts.map((part, index) => {
-    if (index % 2 === 0) return part;
-    if (part[0] === "`") return h("code", {}, part.slice(1, -1).replaceAll("\\|", "|"));
-    if (part[0] === "*") return h("strong", {}, inline(part.slice(2, -2)));
-    const [, words, target] = /^\[(.*)\]\((.*)\)$/.exec(part);
-    // A page without a heading of it is named by its title.
-    const [, page, heading] = /([\w-]*)(?:\.md)?(?:#(.*))?$/.exec(target);
-    return target.includes("reference/")
-      ? h("span", {}, inline(words))
-      : h("a", { href: hrefOf("runbooks", { at: heading ?? page }) }, inline(words));
-  });
 }

@@ -135,6 +135,15 @@ function castOf(names, stage, say) {
         refused: all.reduce((sum, sample) => sum + sample.refused, 0),
       };
     },
+    /** What a node works at, and what waits, each with the most; and what it has refused so far. */
+    async queued(name) {
+      const metrics = await askMetrics(reached("/metrics", number(name)), { wait: 3000 });
+      const pairOf = (what) => ["", "_max"].map((end) => metrics.get(`kvorum_requests_${what}${end}`) ?? 0);
+      let refused = 0;
+      for (const [metric, value] of metrics)
+        if (metric.startsWith("kvorum_requests_total{") && metric.includes('status="503"')) refused += value;
+      return { working: pairOf("in_flight"), waiting: pairOf("queued"), refused };
+    },
     /** Shows the hints that a node keeps. Gives their number. */
     async hints(name) {
       const status = await cast.status(name);

@@ -3,6 +3,22 @@
 /** Ends with the step that was begun last, if one runs: the nodes take one at a time. */
 let runningStep = null;
 
+/** Whether a step has broken nodes that nobody has healed since. */
+let isToHeal = false;
+
+/** Heals what the tour broke, once the step that runs has ended; the reader has left it. */
+async function healAfterTour() {
+  await runningStep;
+  if (!isToHeal || page.name === "tour") return;
+  isToHeal = false;
+  await healAll().catch(() => null);
+}
+
+// Who closes the tab leaves no broken node behind.
+addEventListener("pagehide", () => {
+  if (isToHeal) healOnLeave();
+});
+
 /** The page of the tour. */
 function tourPage(root) {
   let step = null;
@@ -11,6 +27,16 @@ function tourPage(root) {
   function show(index) {
     const isNext = step !== null && step !== index;
     step = index;
+    if (index === TOUR.length) {
+      root.replaceChildren(
+        h("h1", { class: "hidden" }, "Tour"),
+        h("div", { class: "tour-head" }, stepList(index), tourProgress()),
+        h("div", { class: "prose" }, present(certificate())),
+      );
+      if (isNext) root.querySelector("h2").focus();
+      return;
+    }
+    const head = h("div", { class: "tour-head" }, stepList(index), tourProgress());
     const { title, lesson, question, answers, run, seen } = TOUR[index];
     const names = (state.status?.cluster ?? []).map((member) => member.name);
     const stage = stageOf(names);
@@ -50,8 +76,11 @@ function tourPage(root) {
       await before;
       try {
         const cast = castOf(names, stage, say);
+        isToHeal = true;
         await cast.healed();
         const truth = await run(cast);
+        if (!predictions.has(index)) predictions.set(index, { guess, truth });
+        if (step === index) replace(head, stepList(index), tourProgress());
         replace(
           outcome,
           outcomeOf(answers, guess, truth, seen),
@@ -70,7 +99,7 @@ function tourPage(root) {
     });
     root.replaceChildren(
       h("h1", { class: "hidden" }, "Tour"),
-      stepList(index),
+      head,
       h(
         "div",
         { class: "tour" },
@@ -93,36 +122,15 @@ function tourPage(root) {
 
   return {
     title: "Tour",
+    leave: healAfterTour,
     route(query) {
       if (!dev?.hasTour) return void replace(root, howToStart());
       if (!state.status) return;
-      const wanted = Math.max(1, Math.min(TOUR.length, parseInt(query.get("step"), 10) || 1)) - 1;
+      const wanted = Math.max(1, Math.min(TOUR.length + 1, parseInt(query.get("step"), 10) || 1)) - 1;
       if (wanted !== step) show(wanted);
     },
     update() {},
   };
-}
-
-/** The steps, as links. */
-function stepList(current) {
-  return h(
-    "ol",
-    { class: "steps", "aria-label": "Steps" },
-    TOUR.map(({ title }, index) =>
-      h(
-        "li",
-        {},
-        h(
-          "a",
-          {
-            href: hrefOf("tour", { step: String(index + 1) }),
-            "aria-current": index === current ? "step" : undefined,
-          },
-          title,
-        ),
-      ),
-    ),
-  );
 }
 
 /** What came true, beside what was predicted. */
@@ -165,6 +173,11 @@ function endOfTour() {
     h(
       "p",
       {},
+      h("a", { class: "button", href: hrefOf("tour", { step: String(TOUR.length + 1) }) }, "Your certificate"),
+    ),
+    h(
+      "p",
+      {},
       "That was the tour. Look around in ",
       h("a", { href: hrefOf("cluster") }, "the cluster"),
       ", and inject faults yourself.",
@@ -177,7 +190,7 @@ function howToStart() {
   return h(
     "div",
     { class: "prose" },
-    h("h2", {}, "The tour breaks nodes"),
+    h("h1", {}, "The tour breaks nodes"),
     h(
       "p",
       {},

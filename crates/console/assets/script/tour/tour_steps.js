@@ -217,15 +217,17 @@ const TOUR = [
         const before = await cast.answered(first);
         cast.say(`${count(clients)} clients store values through ${first}, for five seconds.`);
         const load = loadFirst(clients);
+        const watched = watchQueue(cast, first, load);
         let isOver = false;
         load.catch(() => null).then(() => (isOver = true));
         while (!isOver) await crowd(cast, first, clients > 64);
         await load;
+        const most = await watched;
         const after = await cast.answered(first);
         refused = after.refused - before.refused;
         stored.push(after.writes - before.writes - refused);
         cast.say(
-          `It stored ${count(stored.at(-1))} values, and refused ${counted(refused, "request")}.`,
+          `It stored ${count(stored.at(-1))} values, and refused ${counted(refused, "request")}.${most > 0 ? ` At most ${count(most)} waited at a time, and now the queue is empty again.` : ""}`,
           refused > 0 ? "warn" : "good",
         );
       }
@@ -240,6 +242,38 @@ const TOUR = [
 async function cutOff(cast, name) {
   await cast.act(name, "cut");
   for (const other of cast.names.filter((known) => known !== name)) await cast.untilSeen(other, name, false);
+}
+
+/** How often the queue of a loaded node is looked at, in milliseconds. */
+const QUEUE_LOOK_MS = 150;
+
+/**
+ * Shows what a node works at and what waits, as it fills and until it is empty again after a load.
+ *
+ * @returns {Promise<number>} how many requests waited at most
+ */
+async function watchQueue(cast, name, load) {
+  let refusedBefore = null;
+  const gauge = loadGauge(name);
+  cast.stage.add(gauge.group);
+  let isOver = false;
+  load.catch(() => null).then(() => (isOver = true));
+  let most = 0;
+  const end = Date.now() + TOUR_WAIT_MS;
+  while (Date.now() < end) {
+    // The last look begins after the load has ended.
+    const isLast = isOver;
+    const seen = await cast.queued(name).catch(() => null);
+    if (seen) {
+      const { working, waiting, refused } = seen;
+      refusedBefore ??= refused;
+      most = Math.max(most, waiting[0]);
+      gauge.show([working, waiting], refused - refusedBefore);
+      if (isLast && waiting[0] + working[0] === 0) break;
+    }
+    await rest(QUEUE_LOOK_MS);
+  }
+  return most;
 }
 
 /** Shows a moment of a load: many messages to a node, and answers; some are refusals. */

@@ -5,6 +5,7 @@
 //! GET  /, /console/…            the console, as each node serves it
 //! GET  /dev/cluster             the nodes, and what was done to them
 //! POST /dev/nodes/2/kill        does something to a node, as 'kvorum dev kill 2' does
+//! POST /dev/heal                takes back whatever was done to the nodes
 //! POST /dev/load/4096           loads the first node for some seconds, over so many connections
 //! any  /nodes/2/v0/…            passes a request on to a node
 //! ```
@@ -66,6 +67,12 @@ const HEAD_TIME: Duration = Duration::from_secs(10);
 
 /// How long a request and its answer may take. Actions wait for a node to stop or start.
 const EXCHANGE_TIME: Duration = Duration::from_secs(90);
+
+/// What takes back all that may have been done to a node, in this order.
+const HEALING_ACTIONS: [&str; 5] = ["thaw", "start", "join", "unslow", "unskew"];
+
+/// What the supervisor of a node says of one that runs and has no fault.
+const WHOLE: &str = "running";
 
 /// How long the listener rests after the system failed to accept a connection.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
@@ -265,6 +272,7 @@ impl Cluster {
         match (request.method().as_str(), parts.as_slice()) {
             ("GET", ["dev", "cluster"]) => self.nodes_page(),
             ("POST", ["dev", "nodes", order]) => self.carry_out(order).await,
+            ("POST", ["dev", "heal"]) => self.heal().await,
             ("POST", ["dev", "load", connections]) => self.load(connections).await,
             (_, ["nodes", number, _]) => {
                 match number.parse().ok().and_then(|number| self.node(number)) {
@@ -310,6 +318,25 @@ impl Cluster {
         }
     }
 
+    /// Takes back whatever was done to the nodes. It goes on if the browser leaves meanwhile,
+    /// because who closes the tour asks for it and does not wait.
+    async fn heal(&self) -> Answer {
+        let supervisors = self.supervisors.clone();
+        // A task that was aborted has healed nothing for sure, and what the nodes are says so.
+        let _aborted = tokio::spawn(async move { heal_all(&supervisors).await }).await;
+        let all = self.reach.nodes.iter().zip(&self.supervisors);
+        let broken: Vec<String> = all
+            .map(|(node, supervisor)| (node, supervisor.shown.borrow().clone()))
+            .filter(|(_, shown)| shown != WHOLE)
+            .map(|(node, shown)| format!("{} is {shown}", node.name))
+            .collect();
+        if broken.is_empty() {
+            answer::json(&json!({"done": "all faults are undone"}))
+        } else {
+            answer::problem(StatusCode::CONFLICT, &broken.join(", "))
+        }
+    }
+
     /// Does something to a node: `order` is its number, a slash, and the word of the action.
     async fn carry_out(&self, order: &str) -> Answer {
         let Some((number, word)) = order.split_once('/') else {
@@ -318,6 +345,16 @@ impl Cluster {
         match control::carry_out(&format!("{word} {number}"), &self.supervisors).await {
             Ok(line) => answer::json(&json!({"done": line})),
             Err(line) => answer::problem(StatusCode::CONFLICT, &line),
+        }
+    }
+}
+
+/// Has the supervisors take back whatever was done to their nodes. What does not apply to a node
+/// is refused, so that a command that is still on its way to it is taken back as well.
+async fn heal_all(supervisors: &[Supervisor]) {
+    for number in 1..=supervisors.len() {
+        for word in HEALING_ACTIONS {
+            let _refused = control::carry_out(&format!("{word} {number}"), supervisors).await;
         }
     }
 }

@@ -14,7 +14,7 @@ pub(crate) fn console_of(said: &str) -> (String, String) {
 }
 
 /// Sends a request to the console, with these lines of its head.
-fn ask(url: &str, request: &str, fields: &str) -> (u16, String) {
+pub(crate) fn ask(url: &str, request: &str, fields: &str) -> (u16, String) {
     let address = url.strip_prefix("http://").unwrap();
     let mut stream = socket(address.parse().unwrap()).unwrap();
     let host = if fields.contains("host: ") {
@@ -94,6 +94,14 @@ fn the_console_obeys_only_those_who_have_its_token() {
         let request = format!("POST /dev/nodes/{action}");
         assert_eq!(ask(&url, &request, &own).0, 200, "{action}");
     }
+    assert_eq!(nodes(), [whole.clone(), whole.clone()]);
+    // One request takes back everything.
+    for action in ["1/cut", "1/freeze", "2/slow", "2/stop"] {
+        let request = format!("POST /dev/nodes/{action}");
+        assert_eq!(ask(&url, &request, &own).0, 200, "{action}");
+    }
+    assert_eq!(ask(&url, "POST /dev/heal", "").0, 403);
+    assert_eq!(ask(&url, "POST /dev/heal", &own).0, 200);
     assert_eq!(nodes(), [whole.clone(), whole]);
     dev.signal(rustix::process::Signal::INT);
     assert_eq!(dev.end().code, Some(0));
@@ -121,6 +129,11 @@ fn the_tour_shows_what_it_says() {
         ".outcome .said",
         "Any two of the three share at least one node",
     );
+    // What was predicted stays on a certificate.
+    browser.wait_for_text(".progress", "7 of 7 steps, 7 as predicted");
+    browser.click(".outcome a[href='#/tour?step=8']");
+    browser.wait_for_text(".certificate", "7 of 7 predictions came true.");
+    browser.wait_for("document.querySelectorAll('.certificate .state.good').length === 7");
     browser.assert_calm(&url);
     dev.signal(rustix::process::Signal::INT);
     assert_eq!(dev.end().code, Some(0));

@@ -2,17 +2,18 @@
 //! and healed with the keyboard, at three widths, and as axe-core judges it.
 
 use crate::browser::{Browser, PAGE_WIDTHS};
-use crate::dev::console::console_of;
+use crate::dev::console::{ask, console_of, take_step};
 use crate::dev::started;
-use crate::support::{Process, free_ports, request};
+use crate::support::{Process, free_ports, request, wait_until};
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A local cluster and a browser that has met its console.
 struct Seen {
     browser: Browser,
     url: String,
+    token: String,
     port: u16,
     dev: Process,
     _folder: TempDir,
@@ -31,6 +32,7 @@ impl Seen {
         Some(Self {
             browser,
             url,
+            token,
             port,
             dev,
             _folder: folder,
@@ -41,6 +43,19 @@ impl Seen {
     fn show(&mut self, page: &str) {
         self.browser
             .evaluate(&format!("location.hash = '#/{page}'"));
+    }
+
+    /// Chooses node-3 in the picture with the keyboard: the focus goes to what opens.
+    fn choose(&mut self) {
+        let node = "[data-node=node-3]";
+        self.browser
+            .wait_for(&format!("document.querySelector('{node}') !== null"));
+        self.browser
+            .evaluate(&format!("document.querySelector('{node}').focus()"));
+        self.browser.press("Enter");
+        self.browser
+            .wait_for("document.activeElement.matches('.faults h2')");
+        self.browser.wait_for_text(".faults h2", "node-3");
     }
 
     /// Presses the button of an action on node-3, which has the focus afterwards as well.
@@ -54,8 +69,20 @@ impl Seen {
 
     /// Waits until the console says of node-3 what was done to it.
     fn wait_for_mark(&mut self, word: &str) {
-        let row = ".breaking [data-focus='node-3'] .state";
-        self.browser.wait_for_text(row, word);
+        self.browser.wait_for_text(".faults .state", word);
+    }
+
+    /// Waits until the supervisor says that all nodes run and have no fault.
+    fn wait_until_whole(&self) {
+        let own = format!("kvorum-dev: {}\r\n", self.token);
+        wait_until("all nodes to be whole", || {
+            let (_, page) = ask(&self.url, "GET /dev/cluster", &own);
+            let page: Value = serde_json::from_str(&page).ok()?;
+            let mut nodes = page["nodes"].as_array()?.iter();
+            nodes
+                .all(|node| node["state"] == "running" && node["faults"] == json!([]))
+                .then_some(())
+        });
     }
 
     fn end(mut self) {
@@ -73,6 +100,7 @@ fn a_node_is_broken_and_healed_with_the_keyboard() {
     seen.show("cluster");
     let all_up = "All 3 nodes are up";
     seen.browser.wait_for_text(".lead", all_up);
+    seen.choose();
 
     seen.press("cut", "Cut off");
     seen.wait_for_mark("cut off");
@@ -105,27 +133,78 @@ fn a_node_is_broken_and_healed_with_the_keyboard() {
     seen.press("freeze", "Freeze");
     seen.wait_for_mark("frozen");
     seen.browser.wait_for_text(".lead", "2 of 3 nodes are up");
-    seen.browser.click(".part-breaking section > .row button");
+    seen.browser.click("[data-focus='undo all']");
     seen.wait_for_mark("running");
     seen.browser.wait_for_text(".lead", all_up);
+    // What closes gives the focus back to the picture.
+    seen.browser.click("[data-focus=close]");
+    seen.browser
+        .wait_for("document.activeElement.dataset.node === 'node-3'");
     seen.end();
 }
 
 #[test]
-fn the_table_of_nodes_has_the_figures_of_all_of_them() {
+fn a_silent_node_is_shown_by_the_others_and_another_one_can_be_looked_through() {
     let Some(mut seen) = Seen::start() else {
         return;
     };
     seen.show("cluster");
-    let free = "[...document.querySelectorAll('.part-nodes tbody tr')]\
-                .every((row) => row.cells[6].textContent.includes('free'))";
-    seen.browser.wait_for(free);
-    // A node that does not run says nothing, and the others go on.
-    seen.press("stop", "Stop");
-    seen.wait_for_mark("stopped");
-    let silent = "[...document.querySelectorAll('.part-nodes tbody tr')]\
-                  .some((row) => row.cells[6].textContent === '–')";
-    seen.browser.wait_for(silent);
+    let disks = "[...document.querySelectorAll('.card .disk')].map((disk) => disk.textContent)";
+    let told =
+        |count: usize| format!("{disks}.filter((text) => /free$/.test(text)).length === {count}");
+    seen.browser.wait_for(&told(3));
+    // The node that answers the page stops. The console says so, and what the others know.
+    let gone = "[data-node=node-1]";
+    seen.browser.evaluate(&format!(
+        "document.querySelector('{gone}').dispatchEvent(new Event('click'))"
+    ));
+    seen.browser.click("[data-focus='node-1 stop']");
+    seen.browser.wait_for_text(".faults .state", "stopped");
+    seen.browser.wait_for_text(
+        ".gone",
+        "node-1, which serves this page, has not answered since",
+    );
+    seen.browser.wait_for_text(".lead", "2 of 3 nodes are up");
+    seen.browser
+        .wait_for_text(".advice .bad", "node-1: it has been unreachable");
+    seen.browser.wait_for(&told(2));
+    assert_eq!(
+        seen.browser.evaluate("document.querySelector('.calm')"),
+        json!(null)
+    );
+    seen.browser.click(".gone button");
+    seen.browser
+        .wait_for("document.querySelector('.gone').hidden");
+    seen.browser
+        .wait_for_text(".part-nodes h2", "as node-2 sees them");
+    seen.browser.click("[data-focus='node-1 stop']");
+    seen.browser.wait_for_text(".lead", "All 3 nodes are up");
+    seen.browser.wait_for(&told(3));
+    seen.end();
+}
+
+#[test]
+fn a_tour_that_is_left_leaves_no_broken_node() {
+    let Some(mut seen) = Seen::start() else {
+        return;
+    };
+    // The first step ends with a node that is stopped.
+    let stopped = "document.querySelector('.actor.stopped') !== null";
+    take_step(&mut seen.browser, 1, 1);
+    seen.browser.wait_for(stopped);
+    seen.browser
+        .wait_for_text(".progress", "1 of 7 steps, 1 as predicted");
+    seen.show("keys");
+    seen.wait_until_whole();
+    // The prediction of the first time counts.
+    take_step(&mut seen.browser, 1, 1);
+    seen.browser.wait_for(stopped);
+    seen.browser
+        .wait_for_text(".progress", "1 of 7 steps, 1 as predicted");
+    // The tab is closed.
+    seen.browser
+        .call("Page.navigate", &json!({"url": "about:blank"}));
+    seen.wait_until_whole();
     seen.end();
 }
 
@@ -139,7 +218,8 @@ fn the_tour_and_what_breaks_nodes_fit_a_phone_a_tablet_and_a_desk() {
         seen.browser.prefer(scheme);
         for (page, drawn) in [
             ("tour?step=2", ".stage .actor"),
-            ("cluster", ".breaking .broken button"),
+            ("tour?step=8", ".certificate"),
+            ("cluster", ".faults button"),
         ] {
             seen.show(page);
             seen.browser
@@ -163,7 +243,8 @@ fn axe_finds_nothing_serious_in_the_tour() {
         seen.browser.prefer(scheme);
         for (page, drawn) in [
             ("tour?step=1", ".stage .actor"),
-            ("cluster", ".breaking .broken button"),
+            ("tour?step=8", ".certificate"),
+            ("cluster", ".faults button"),
         ] {
             seen.show(page);
             seen.browser

@@ -13,7 +13,9 @@ use load::Plan;
 use load::plan::{Operation, Rate};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
 /// Where the pictures go.
 const FOLDER: &str = "KVORUM_SCREENSHOTS";
@@ -36,24 +38,9 @@ fn screenshots() {
     for user in 1..=24 {
         put_user(port, user, user * user, "3/3");
     }
-    let targets: Vec<String> = (0..3)
-        .map(|node| format!("http://127.0.0.1:{}", port + node))
-        .collect();
-    let plan = Plan {
-        targets,
-        operations: vec![(Operation::Get, 50.0), (Operation::Put, 50.0)],
-        seconds: 600.0,
-        keys: 2000,
-        ..Plan::new("", Operation::Get, Rate::PerSecond(300.0))
-    };
-    load::fill(&plan, &AtomicBool::new(false), &mut |_second| {}).unwrap();
-    let load = GeneratedLoad::start(plan);
+    let load = loaded(port);
     for samples in SAMPLES {
-        wait_until("the node to have samples", || {
-            let (_, history) = request(port, "GET", "/v0/history", b"")?;
-            let history: Value = serde_json::from_slice(&history).ok()?;
-            (history["samples"].as_array()?.len() >= samples).then_some(())
-        });
+        wait_for_samples(port, samples);
     }
     done(&["cut", "2"], data.path());
     browser.open(&format!("{url}/#dev={token}"));
@@ -83,6 +70,118 @@ fn screenshots() {
     take_step(&mut browser, 4, 2);
     keep(&mut browser, &folder, "tour", "light");
     keep_all(&mut browser, &folder, "tour");
+}
+
+/// The size of the picture in motion, in pixels.
+const MOTION_SIZE: (u32, u32) = (1200, 850);
+
+/// The most bytes of it.
+const MOTION_BYTES_MAX: u64 = 1_500_000;
+
+/// How long a frame of it is shown at least.
+const FRAME_MIN: Duration = Duration::from_millis(200);
+
+#[test]
+#[ignore = "it writes the picture in motion of the README: run checks/screenshots --motion"]
+fn motion() {
+    let folder = PathBuf::from(std::env::var_os(FOLDER).unwrap());
+    let mut browser = Browser::start().unwrap();
+    let data = tempfile::tempdir().unwrap();
+    let port = free_ports(3);
+    let (_dev, said) = started(3, port, data.path());
+    let (url, token) = console_of(&said);
+    let load = loaded(port);
+    wait_for_samples(port, SAMPLES[0]);
+    browser.open(&format!("{url}/#dev={token}"));
+    browser.resize(MOTION_SIZE.0, MOTION_SIZE.1);
+    look(&mut browser, "light", false);
+    show(&mut browser, "cluster", ".flow");
+    browser.wait_for_text(".calm", "Nothing needs attention");
+    // A node is stopped, the others go on and keep what it misses, and it catches up.
+    let mut film = Film::default();
+    film.record(&mut browser, "true", 8);
+    browser.evaluate(
+        "document.querySelector('[data-node=node-2]').dispatchEvent(new Event('click')); 0",
+    );
+    film.record(&mut browser, "true", 4);
+    browser.click("[data-focus='node-2 stop']");
+    let is_missed = "document.querySelector('.card.bad') && document.querySelector('.hints rect')";
+    film.record(&mut browser, is_missed, 18);
+    browser.click("[data-focus='node-2 stop']");
+    let is_whole = "document.querySelectorAll('.card.good').length === 3 \
+                    && !document.querySelector('.hints rect')";
+    film.record(&mut browser, is_whole, 8);
+    film.write(&folder.join("console.webp"));
+    drop(load);
+}
+
+/// The frames of a picture in motion, each with how long it is shown.
+#[derive(Default)]
+struct Film {
+    frames: Vec<(Vec<u8>, Duration)>,
+}
+
+impl Film {
+    /// Records what is seen until a condition holds in the page, and then so many frames more.
+    #[expect(clippy::disallowed_methods, reason = "the browser runs in real time")]
+    fn record(&mut self, browser: &mut Browser, until: &str, more: usize) {
+        let mut left = more;
+        while left > 0 {
+            let begun = Instant::now();
+            let picture = browser.picture("png");
+            if browser.evaluate(&format!("Boolean({until})")) == true {
+                left -= 1;
+            }
+            let shown = FRAME_MIN.max(begun.elapsed());
+            std::thread::sleep(shown.saturating_sub(begun.elapsed()));
+            self.frames.push((picture, shown));
+        }
+    }
+
+    /// Writes the film as an animated WebP, with the program of libwebp.
+    fn write(&self, file: &Path) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut encoder = Command::new("img2webp");
+        encoder.args(["-loop", "0", "-min_size", "-lossy", "-q", "70", "-m", "6"]);
+        for (index, (picture, shown)) in self.frames.iter().enumerate() {
+            let frame = folder.path().join(format!("{index}.png"));
+            std::fs::write(&frame, picture).unwrap();
+            encoder
+                .arg("-d")
+                .arg(shown.as_millis().to_string())
+                .arg(frame);
+        }
+        let status = encoder.arg("-o").arg(file).status().unwrap();
+        assert!(status.success(), "img2webp: {status}");
+        let bytes = file.metadata().unwrap().len();
+        assert!(
+            bytes <= MOTION_BYTES_MAX,
+            "{bytes} bytes are too many for a README"
+        );
+    }
+}
+
+/// Loads a cluster whose nodes have these ports, until this is dropped.
+fn loaded(port: u16) -> GeneratedLoad {
+    let targets = (0..3).map(|node| format!("http://127.0.0.1:{}", port + node));
+    let plan = Plan {
+        targets: targets.collect(),
+        operations: vec![(Operation::Get, 50.0), (Operation::Put, 50.0)],
+        seconds: 600.0,
+        keys: 2000,
+        ..Plan::new("", Operation::Get, Rate::PerSecond(300.0))
+    };
+    load::fill(&plan, &AtomicBool::new(false), &mut |_second| {}).unwrap();
+    GeneratedLoad::start(plan)
+}
+
+/// Waits until the first node has so many samples.
+fn wait_for_samples(port: u16, samples: usize) {
+    wait_until("the node to have samples", || {
+        let (_, history) = request(port, "GET", "/v0/history", b"")?;
+        let history: Value = serde_json::from_slice(&history).ok()?;
+        (history["samples"].as_array()?.len() >= samples).then_some(())
+    });
 }
 
 fn put_user(port: u16, user: u32, visits: u32, pair: &str) {

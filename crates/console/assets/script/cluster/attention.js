@@ -1,0 +1,95 @@
+// --- What needs attention: of all nodes, and of the one that is silent ---
+
+/** The state of the cluster in one sentence, as a node sees it. */
+function leadOf(status) {
+  const all = status.cluster.length;
+  if (all === 1)
+    return h("p", { class: "lead" }, `${status.name} is alone: it is the only replica of its keys.`);
+  const up = status.cluster.filter((member) => ["this node", "up"].includes(member.state));
+  const counting = up.filter((member) => ["voter", "forced_voter"].includes(member.replica_state)).length;
+  const majority = Math.floor(all / 2) + 1;
+  const isEnough = counting >= majority;
+  const more = counting < all ? "more " : "";
+  const spare =
+    counting === majority
+      ? `none ${more}may fail`
+      : `${counted(counting - majority, `${more}node`)} may fail`;
+  const nodes = up.length === all ? `All ${all} nodes are up` : `${up.length} of ${all} nodes are up`;
+  const need = `${isEnough ? " and" : " but"} ${majority} of ${all} must answer a request by default`;
+  const then = isEnough ? `: ${spare}.` : ": such requests fail.";
+  return h("p", { class: isEnough ? "lead" : "lead bad" }, `${nodes},${need}${then}`);
+}
+
+/** What stands in its place while nobody answers. */
+function oldLead(since) {
+  return h("p", { class: "lead bad" }, `How the cluster is now is not known: what you see is of ${timeOf(since)}.`);
+}
+
+/** The list of what needs attention, as a node says of all of them. */
+function adviceList({ advice, adviceFailure }) {
+  if (adviceFailure)
+    return h("p", { class: "note" }, `What needs attention is not known: ${adviceFailure.message}.`);
+  if (!advice) return h("p", { class: "note" }, "Asking all nodes …");
+  const isCalm = advice.every((item) => item.severity === "note");
+  return [
+    isCalm ? h("p", { class: "calm" }, mark("good", "Nothing needs attention.")) : null,
+    advice.length === 0
+      ? null
+      : h("ul", { class: "advice", "aria-label": "What needs attention" }, advice.map(adviceItem)),
+  ];
+}
+
+function adviceItem({ severity, node, what, remedy, runbook }) {
+  return h(
+    "li",
+    { class: severity },
+    h("p", {}, h("b", {}, node ?? "cluster"), `: ${what}. ${remedy}.`),
+    h("p", {}, runbookLink(runbook)),
+  );
+}
+
+/** A time of day, in the reader's own time. */
+function timeOf(unixMs) {
+  return new Date(unixMs).toLocaleTimeString("sv-SE");
+}
+
+/**
+ * The bar above all pages that says that the node that serves them is gone, since when, and where
+ * to look instead. It stays as it is while nothing changes, so that it is read out once.
+ *
+ * @param {(number: number) => void} lookThrough shows a local cluster through another of its nodes
+ */
+function goneBar(lookThrough) {
+  const element = h("div", { class: "gone", role: "alert", hidden: true });
+  let drawn = "";
+  const through = ({ name, url }, number) =>
+    dev
+      ? h("button", { type: "button", onclick: () => lookThrough(number) }, `Look through ${name}`)
+      : h("a", { class: "button", href: url, rel: "noreferrer" }, h("b", {}, name), ` ${url}`);
+  return {
+    element,
+    update({ status, statusAt, failure }) {
+      const now = failure ? `${statusAt} ${failure.message} ${status?.name} ${dev?.node}` : "";
+      if (now === drawn) return;
+      drawn = now;
+      element.hidden = failure === null;
+      if (!failure) return void element.replaceChildren();
+      const name = status?.name ?? location.host;
+      const since = statusAt > 0 ? ` has not answered since ${timeOf(statusAt)}` : " does not answer";
+      const isAllGone = dev && failure.status === 0;
+      const others = (status?.cluster ?? []).map((member, index) => [member, index + 1]);
+      const links = others.filter(([member]) => member.name !== status.name);
+      replace(
+        element,
+        h(
+          "p",
+          {},
+          isAllGone
+            ? "kvorum dev does not answer. Start it again, and open the address that it prints."
+            : [h("b", {}, name), `, which serves this page,${since}. `, statusAt > 0 ? "What you see of it is from then. " : "", dev ? "" : runbookLink("A node is down or silent")],
+        ),
+        isAllGone || links.length === 0 ? null : h("p", { class: "row" }, links.map(([member, number]) => through(member, number))),
+      );
+    },
+  };
+}

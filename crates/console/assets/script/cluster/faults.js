@@ -1,0 +1,123 @@
+// --- Faults of the nodes of a local cluster: chosen in the picture ---
+
+/** What each action does, for those who have not done it before. */
+const DEV_MEANINGS = {
+  kill: "The process ends at once, and is started again.",
+  stop: "It finishes what it does, and stays away.",
+  start: "It comes back with what it had.",
+  freeze: "It keeps its connections, and answers nothing.",
+  thaw: "It goes on where it was.",
+  cut: "The other nodes do not reach it. You still do.",
+  join: "The others reach it again.",
+  slow: "Messages between it and the others are late.",
+  unslow: "Its messages are as fast as before.",
+  skew: "Its clock is 90 minutes ahead.",
+  unskew: "Its clock is right again.",
+  wipe: "It starts again with nothing.",
+};
+
+/** The panel beside the picture: what may be done to the node that was chosen. */
+function faultPanel(choose) {
+  const said = h("p", { class: "note", role: "status" });
+  const body = h("div", { class: "faults-node" });
+  const heal = h(
+    "button",
+    { type: "button", "data-focus": "undo all", onclick: () => report(healAll()) },
+    "Undo all",
+  );
+  const element = h(
+    "section",
+    { class: "faults", "aria-label": "Inject faults" },
+    body,
+    h("p", { class: "row" }, heal),
+    said,
+  );
+  let chosen = null;
+  let nodes = [];
+  let drawn = "";
+
+  async function report(doing) {
+    said.textContent = "Asking …";
+    const line = await doing.catch((problem) => problem.message);
+    said.textContent = `${line[0].toUpperCase()}${line.slice(1)}.`;
+    await refresh();
+    draw();
+  }
+
+  /** Draws the nodes as the supervisor tells them, if they have changed. */
+  function drawPanel() {
+    const node = nodes.find(({ name }) => name === chosen);
+    const now = JSON.stringify([node, chosen, nodes.length]);
+    heal.disabled = !nodes.some(isBroken);
+    if (now === drawn) return;
+    drawn = now;
+    replace(body, node ? nodeFaults(node) : noNode());
+  }
+
+  function noNode() {
+    return [
+      h("h2", {}, "Inject faults"),
+      h("p", {}, "Choose a node in the picture, and break it. The others go on: look at what queues up, what still works, and what is repaired."),
+      h(
+        "p",
+        { class: "row" },
+        nodes.map(({ name }) => h("button", { type: "button", "data-focus": `choose ${name}`, onclick: () => choose(name) }, name)),
+      ),
+    ];
+  }
+
+  function nodeFaults(node) {
+    const actions = possibleActions(node);
+    return [
+      h(
+        "div",
+        { class: "faults-head" },
+        h("h2", { tabindex: "-1", "data-focus": node.name }, node.name),
+        nodeMarks(node),
+        h("button", { type: "button", "data-focus": "close", onclick: () => choose(null) }, "Close"),
+      ),
+      h(
+        "ul",
+        { class: "actions" },
+        actions.map((action) =>
+          h(
+            "li",
+            {},
+            h(
+              "button",
+              {
+                type: "button",
+                class: ["start", "thaw", "join", "unslow", "unskew"].includes(action) ? "main" : "",
+                "aria-describedby": `fault-${action}`,
+                "data-focus": `${node.name} ${DEV_ACTIONS[action].place}`,
+                onclick: () => report(actOn(node.number, action)),
+              },
+              DEV_ACTIONS[action].word,
+            ),
+            h("span", { id: `fault-${action}` }, DEV_MEANINGS[action]),
+          ),
+        ),
+      ),
+    ];
+  }
+
+  /** Asks the supervisor for the nodes. Gives them. */
+  async function refresh() {
+    nodes = await devNodes().catch(() => []);
+    state.devNodes = nodes;
+    drawPanel();
+    return nodes;
+  }
+
+  refresh();
+  return {
+    element,
+    refresh,
+    /** Shows what may be done to a node, with the focus on its name. */
+    show(name) {
+      chosen = name;
+      drawPanel();
+      (body.querySelector("h2[tabindex]") ?? body.querySelector("h2")).focus({ preventScroll: true });
+    },
+  };
+}

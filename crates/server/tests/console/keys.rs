@@ -28,7 +28,7 @@ fn a_key_is_put_shown_listed_and_deleted_by_keyboard() {
     browser.wait_for_text(".value pre", r#""n": 12345678901234567890"#);
     browser.wait_for_text(".value .expires", "expires in 9 min");
     browser.wait_for("document.querySelectorAll('.where tbody tr').length === 3");
-    browser.wait_for_text(".keys .group", "user/1 key");
+    browser.wait_for_text(".keys .group", "user/");
     let stored = cluster.client(1).get("/v0/entity?id=user%2F1&ack=3&from=3");
     assert_eq!(stored.text(), r#"{"n":12345678901234567890}"#);
 
@@ -157,7 +157,7 @@ fn keys_are_listed_one_level_at_a_time_and_the_filter_stays() {
     let cluster = Cluster::start(3);
     let origin = cluster.url(0);
     let mut client = cluster.client(0);
-    // One group has more keys than a scan returns.
+    // One group has more keys than a list shows.
     let many = (0..130).map(|number| format!("a%2Fx%2F{number:03}"));
     let all = many.chain(["a%2Fy", "b", "c%2F1"].map(str::to_owned));
     for id in all {
@@ -166,9 +166,9 @@ fn keys_are_listed_one_level_at_a_time_and_the_filter_stays() {
     }
     let lines = "[...document.querySelectorAll('.keys li')].map((line) => line.textContent).join()";
     browser.open(&format!("{origin}/#/keys"));
-    browser.wait_for(&format!("{lines} === 'a/100 keys or more,b,c/1 key'"));
+    browser.wait_for(&format!("{lines} === 'a/,b,c/'"));
     browser.click(".keys .group a");
-    browser.wait_for(&format!("{lines} === 'a/x/100 keys or more,a/y'"));
+    browser.wait_for(&format!("{lines} === 'a/x/,a/y'"));
     // The focus goes to what opens: the list, then the key.
     browser.wait_for("document.activeElement.textContent === 'a/x/'");
     browser.click(".keys li:nth-child(2) a");
@@ -182,7 +182,7 @@ fn keys_are_listed_one_level_at_a_time_and_the_filter_stays() {
     browser.click("nav a[data-page=cluster]");
     browser.wait_for("document.querySelector('.card') !== null");
     browser.click("nav a[data-page=keys]");
-    browser.wait_for(&format!("{lines} === 'a/x/100 keys or more,a/y'"));
+    browser.wait_for(&format!("{lines} === 'a/x/,a/y'"));
     // Of all keys in one list there are more than it shows.
     browser.click(".check input");
     browser.wait_for("document.querySelectorAll('.keys li').length === 100");

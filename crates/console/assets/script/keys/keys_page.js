@@ -102,7 +102,6 @@ function keysPage(root, state) {
         "li",
         { class: "group" },
         h("a", { href: hrefOf("keys", { prefix: label }), "data-focus": `group ${id}` }, words),
-        h("span", { class: "expires" }, line.isMore ? `${line.count} keys or more` : counted(line.count, "key")),
       );
     }
     return h(

@@ -6,6 +6,7 @@
     reason = "a field whose name says it all needs no text in the OpenAPI document"
 )]
 
+use crate::history::History;
 use crate::status::Status;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -44,6 +45,10 @@ pub struct ClusterNode {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["too long", "other release", "other name"]))]
     pub status_missed: Option<String>,
+    /// What it did in the last five minutes; left out if it has not said so, and for tokens
+    /// without the right `metrics`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recent: Option<History>,
 }
 
 impl ClusterNode {

@@ -12,6 +12,7 @@
 pub mod cluster;
 mod fields;
 pub mod fuzzing;
+pub mod history;
 mod line;
 mod problem;
 pub mod problem_type;

@@ -68,8 +68,9 @@ pub use transport::{
 pub use wire::{
     BOUND_KEY_BYTES_MAX, Contact, EncodedPage, FencedStore, HELD_MAX, KEY_HASHES_MAX,
     LatencyQuantiles, NodeReport, OFFER_BYTES_MAX, OFFERS_MAX, Offer, PAGE_BYTES_MAX,
-    PAGE_ITEM_BYTES, RUN_BYTES_MAX, RUN_ENTRY_BYTES_MAX, ReportedStatus, Run, RunWriter,
-    SAME_BYTES_MIN, SYMBOLS_MAX, StoreReport, SweepAnswer, SweepRequest, bound_steps_max,
+    PAGE_ITEM_BYTES, REPORT_STATUS_BYTES_MAX, RUN_BYTES_MAX, RUN_ENTRY_BYTES_MAX, ReportedStatus,
+    Run, RunWriter, SAME_BYTES_MIN, SYMBOLS_MAX, StoreReport, SweepAnswer, SweepRequest,
+    bound_steps_max,
 };
 
 /// The most calls in flight on one connection: as many as its runtime may have

@@ -19,7 +19,7 @@ pub(crate) mod sweep_message;
 
 pub use contact::Contact;
 pub use frame::RUN_BYTES_MAX;
-pub use node_report::{LatencyQuantiles, NodeReport, ReportedStatus};
+pub use node_report::{LatencyQuantiles, NodeReport, REPORT_STATUS_BYTES_MAX, ReportedStatus};
 pub use page::{EncodedPage, PAGE_BYTES_MAX, PAGE_ITEM_BYTES};
 pub use run::{RUN_ENTRY_BYTES_MAX, Run, RunWriter};
 pub use same::SAME_BYTES_MIN;

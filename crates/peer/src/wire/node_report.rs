@@ -16,7 +16,7 @@ use base::ByteReader;
 use bytes::Bytes;
 
 /// The longest status that travels, in bytes.
-const STATUS_BYTES_MAX: usize = 64 << 10;
+pub const REPORT_STATUS_BYTES_MAX: usize = 64 << 10;
 
 /// Stands for the length of a status that is too long.
 const TOO_LONG: u32 = u32::MAX;
@@ -90,7 +90,7 @@ impl NodeReport {
             }
         }
         let (bytes, status) = match &self.status {
-            ReportedStatus::Told(status) if status.len() <= STATUS_BYTES_MAX => {
+            ReportedStatus::Told(status) if status.len() <= REPORT_STATUS_BYTES_MAX => {
                 // The limit fits.
                 (u32::try_from(status.len()).unwrap_or(TOO_LONG), &status[..])
             }

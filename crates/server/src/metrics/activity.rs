@@ -86,7 +86,8 @@ fn quantile(counts: &Counts, share: f64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::{Metrics, OperationKind, Route, SAMPLE_PERIOD};
+    use crate::metrics::history::SAMPLE_PERIOD;
+    use crate::metrics::{Metrics, OperationKind, Route};
     use base::ManualClock;
     use hyper::{Method, StatusCode};
     use std::sync::Arc;

@@ -5,8 +5,9 @@
 //! memory is planned with [`HISTORY_BYTES_MAX`].
 
 use super::requests::{self, LATENCY_BUCKETS};
-use super::{Metrics, operations};
+use super::{LATENCY_BOUNDS_US, Metrics, operations};
 use crate::config::bounds::HISTORY_BYTES_MAX;
+use api::history::HistorySample;
 use base::Clock;
 use cluster::NODES_MAX;
 use node::ExaminedNode;
@@ -122,6 +123,37 @@ impl History {
     }
 }
 
+impl History {
+    /// The last `count` samples as they are told.
+    pub(crate) fn told(&self, count: usize, clock: &dyn Clock) -> api::history::History {
+        let (samples, running) = self.last(count, clock);
+        api::history::History {
+            period_seconds: SAMPLE_PERIOD.as_secs(),
+            bounds_us: LATENCY_BOUNDS_US.to_vec(),
+            samples: samples.iter().map(told).collect(),
+            running: told(&running),
+        }
+    }
+}
+
+fn told(sample: &Sample) -> HistorySample {
+    HistorySample {
+        unix_ms: sample.end_unix_ms,
+        span_ms: u64::try_from(sample.span.as_millis()).unwrap_or(u64::MAX),
+        reads: trimmed(&sample.reads),
+        writes: trimmed(&sample.writes),
+        batch_operations: sample.batch_operations,
+        refused: sample.refused,
+        failed: sample.failed,
+    }
+}
+
+/// The counts without the empty buckets at their end.
+fn trimmed(counts: &BucketCounts) -> Vec<u32> {
+    let last = counts.iter().rposition(|count| *count > 0);
+    counts[..last.map_or(0, |last| last + 1)].to_vec()
+}
+
 impl State {
     /// What happened since the last sample.
     fn running(&self, totals: &Totals, clock: &dyn Clock) -> Sample {
@@ -215,6 +247,16 @@ mod tests {
         assert_eq!((total(&running.reads), total(&running.writes)), (0, 2));
         assert_eq!((running.refused, running.failed), (0, 3));
         assert_eq!(running.batch_operations, 2);
+    }
+
+    #[test]
+    fn empty_buckets_at_the_end_are_left_out() {
+        let mut counts = BucketCounts::default();
+        assert_eq!(trimmed(&counts), Vec::<u32>::new());
+        counts[2] = 7;
+        assert_eq!(trimmed(&counts), [0, 0, 7]);
+        counts[counts.len() - 1] = 1;
+        assert_eq!(trimmed(&counts).len(), counts.len());
     }
 
     #[test]

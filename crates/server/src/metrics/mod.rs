@@ -7,7 +7,7 @@ mod operations;
 mod requests;
 mod tls;
 
-pub(crate) use history::{BucketCounts, History, SAMPLE_PERIOD, SAMPLES_MAX, Sample};
+pub(crate) use history::{History, SAMPLES_MAX};
 pub(crate) use operations::OperationKind;
 pub(crate) use requests::{LATENCY_BOUNDS_US, Route};
 pub(crate) use tls::TlsMetrics;

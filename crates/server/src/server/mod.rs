@@ -146,7 +146,7 @@ impl Server {
             let shared = Arc::new(ListenerShared::new(
                 config, node, trust, node_tls, log, &clock,
             ));
-            status::report_by(&shared);
+            status::report_by(&shared, &clock);
             let threads = runtime::start(
                 &shared,
                 sockets,

@@ -14,6 +14,8 @@ mod advice;
 mod reports;
 mod tombstone_gc;
 
+use reports::{Account, RECENT_SAMPLES};
+
 pub(crate) use reports::cluster;
 pub(crate) use tombstone_gc::held_back;
 
@@ -30,17 +32,16 @@ use peer::LinkStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Has the node tell the other nodes its status with its reports.
-pub(crate) fn report_by(shared: &Arc<ListenerShared>) {
-    let weak = Arc::downgrade(shared);
-    let status = move |snapshot: &NodeSnapshot, links: &[Option<LinkStatus>]| {
-        let status = weak.upgrade().map(|shared| of(&shared, snapshot, links));
-        // Strings and numbers always have a JSON form.
-        status.map_or_else(Vec::new, |status| {
-            serde_json::to_vec(&status).unwrap_or_default()
+/// Has the node tell the other nodes its status and what it did lately with its reports.
+pub(crate) fn report_by(shared: &Arc<ListenerShared>, clock: &Arc<dyn base::Clock>) {
+    let (weak, clock) = (Arc::downgrade(shared), Arc::clone(clock));
+    let account = move |snapshot: &NodeSnapshot, links: &[Option<LinkStatus>]| {
+        weak.upgrade().map_or_else(Vec::new, |shared| {
+            let recent = shared.history.told(RECENT_SAMPLES, &*clock);
+            Account::new(of(&shared, snapshot, links), recent).into_bytes()
         })
     };
-    shared.node.see_status_by(Box::new(status));
+    shared.node.see_status_by(Box::new(account));
 }
 
 /// The status of a node. `links` are those of one runtime to the other nodes, by node.

@@ -2,26 +2,66 @@
 
 use super::advice;
 use api::cluster::{Cluster, ClusterNode, Quantiles, ReportNumbers};
+use api::history::History;
 use api::status::Status;
 use cluster::{Fate, Members, Miss};
 use node::ExaminedNode;
-use peer::{LatencyQuantiles, NodeReport, ReportedStatus};
+use peer::{LatencyQuantiles, NodeReport, REPORT_STATUS_BYTES_MAX, ReportedStatus};
+use serde::{Deserialize, Serialize};
+
+/// How many samples of what it did lately a node tells the others: those of five minutes.
+pub(super) const RECENT_SAMPLES: usize = 30;
+
+/// What a node tells the others of itself beside the numbers of its report.
+#[derive(Deserialize, Serialize)]
+pub(super) struct Account {
+    status: Status,
+    /// Left out where both would be too long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recent: Option<History>,
+}
+
+impl Account {
+    pub(super) fn new(status: Status, recent: History) -> Self {
+        Self {
+            status,
+            recent: Some(recent),
+        }
+    }
+
+    /// As it travels. In a cluster of very many nodes the status alone is long.
+    pub(super) fn into_bytes(mut self) -> Vec<u8> {
+        // Strings and numbers always have a JSON form.
+        let bytes = serde_json::to_vec(&self).unwrap_or_default();
+        if bytes.len() <= REPORT_STATUS_BYTES_MAX {
+            return bytes;
+        }
+        self.recent = None;
+        serde_json::to_vec(&self).unwrap_or_default()
+    }
+}
 
 /// What the nodes have said, and what to do about it.
 pub(crate) fn cluster(members: &Members, examined: &[ExaminedNode]) -> Cluster {
     let node = |ExaminedNode { node, report }: &ExaminedNode| {
         let name = members.name(*node);
         let told = report.as_ref().map(|report| told(report, name));
+        let status_missed = told
+            .as_ref()
+            .ok()
+            .and_then(|told| Some(told.as_ref().err()?.to_string()));
+        let (status, recent) = told
+            .ok()
+            .and_then(Result::ok)
+            .map_or((None, None), |told| (Some(told.status), told.recent));
         ClusterNode {
             name: name.to_owned(),
             url: members.url(*node).to_string(),
             missed: report.as_ref().err().map(|why| word(*why).to_owned()),
             report: report.as_ref().ok().map(numbers),
-            status_missed: told
-                .as_ref()
-                .ok()
-                .and_then(|told| Some(told.as_ref().err()?.to_string())),
-            status: told.ok().and_then(Result::ok),
+            status_missed,
+            status,
+            recent,
         }
     };
     let nodes: Vec<ClusterNode> = examined.iter().map(node).collect();
@@ -33,20 +73,20 @@ pub(crate) fn cluster(members: &Members, examined: &[ExaminedNode]) -> Cluster {
 }
 
 /// What a node says of itself, or why that is of no use.
-fn told(report: &NodeReport, name: &str) -> Result<Status, &'static str> {
+fn told(report: &NodeReport, name: &str) -> Result<Account, &'static str> {
     let bytes = match &report.status {
         ReportedStatus::Told(bytes) => bytes,
         ReportedStatus::TooLong => return Err(ClusterNode::STATUS_TOO_LONG),
         ReportedStatus::Untold => return Err(ClusterNode::STATUS_OF_OTHER_RELEASE),
     };
     // One that cannot be read is that of another release.
-    let status: Status = serde_json::from_slice(bytes)
+    let account: Account = serde_json::from_slice(bytes)
         .map_err(|_unreadable| ClusterNode::STATUS_OF_OTHER_RELEASE)?;
     // A node speaks only for itself.
-    if status.name != name {
+    if account.status.name != name {
         return Err(ClusterNode::STATUS_OF_OTHER_NAME);
     }
-    Ok(status)
+    Ok(account)
 }
 
 fn numbers(report: &NodeReport) -> ReportNumbers {
@@ -103,7 +143,10 @@ mod tests {
 
     #[test]
     fn a_node_speaks_only_for_itself_and_what_is_missing_has_its_reason() {
-        let of_b = ReportedStatus::Told(well("b", &["a", "b"]).to_string().into());
+        let of_b = {
+            let status = well("b", &["a", "b"]);
+            ReportedStatus::Told(serde_json::json!({"status": status}).to_string().into())
+        };
         let garbage = ReportedStatus::Told(Bytes::from_static(b"{}"));
         for (status, missed) in [
             (of_b.clone(), None),
@@ -113,7 +156,7 @@ mod tests {
         ] {
             let told = told(&report(status), "b");
             assert_eq!(told.as_ref().err().copied(), missed);
-            assert!(told.is_ok_and(|status| status.name == "b") == missed.is_none());
+            assert!(told.is_ok_and(|account| account.status.name == "b") == missed.is_none());
         }
         let under_another = told(&report(of_b), "a");
         assert_eq!(under_another.err(), Some("other name"));

@@ -133,6 +133,7 @@ fn seen((name, node): (&&str, Node)) -> ClusterNode {
         status: (has_told && node.status_missed.is_none())
             .then(|| serde_json::from_value(node.status).unwrap()),
         status_missed: node.status_missed,
+        recent: None,
     }
 }
 

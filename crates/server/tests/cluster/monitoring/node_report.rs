@@ -40,6 +40,15 @@ fn each_node_tells_how_it_is_through_any_other() {
     let report = &told["report"];
     assert!(report["data_bytes"].as_u64().unwrap() >= 1000, "{report}");
     assert_eq!(report["hints"], 0);
+    // What it did lately says more: how many requests took how long.
+    let recent = &told["recent"];
+    let samples = recent["samples"].as_array().unwrap().iter();
+    let counts = samples
+        .chain([&recent["running"]])
+        .flat_map(|sample| sample["writes"].as_array().unwrap());
+    let writes: u64 = counts.map(|count| count.as_u64().unwrap()).sum();
+    assert!(writes > 0, "{recent}");
+    assert!(recent["bounds_us"].is_array(), "{recent}");
     // Nobody asks this one for a key.
     until("the idle node to tell that it is", || {
         let idle = line(&cluster, 1, 2)["report"].clone();

@@ -20,6 +20,7 @@ pub(in crate::http::resources) async fn answer(exchange: HttpExchange<'_>) -> An
         if !may_see_numbers {
             for node in &mut cluster.nodes {
                 node.report = None;
+                node.recent = None;
             }
         }
         page::json(&cluster)

@@ -1,7 +1,7 @@
 //! The document beside the table of resources, the types of problems and the types of answers.
 //! The tests over real sockets compare parameters and answers with it.
 
-use super::super::{admin, digest, entities, health, history, replicas};
+use super::super::{admin, digest, entities, health, replicas};
 use super::*;
 use api::{Problem, ReplicaOutcome, problem_type};
 use schemars::generate::SchemaSettings;
@@ -235,7 +235,7 @@ fn each_answer_is_described_as_its_type_says() {
     types.subschema_for::<api::cluster::Cluster>();
     types.subschema_for::<replicas::KeyReplicas<'_>>();
     types.subschema_for::<health::Ready>();
-    types.subschema_for::<history::HistoryAnswer>();
+    types.subschema_for::<api::history::History>();
     types.subschema_for::<admin::repair::Repair>();
     types.subschema_for::<admin::compact::Compaction>();
     let written = types.take_definitions(true);

@@ -21,7 +21,7 @@ pub mod status;
 
 pub use fields::{Fields, bytes_of};
 pub use line::{Entity, EntityLine, text_or_base64, write_prefix_line};
-pub use problem::{Problem, ReplicaOutcome};
+pub use problem::{Problem, RETRY_AFTER_SECONDS, ReplicaOutcome};
 pub use problem_type::ProblemType;
 
 /// The HTTP API as an OpenAPI document, which each node serves. It has no `HEAD`, which follows

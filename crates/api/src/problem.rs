@@ -3,6 +3,10 @@
 use crate::problem_type::ProblemType;
 use serde::{Deserialize, Serialize};
 
+/// After how many seconds a client may repeat a request that was answered with `503`
+/// (`Retry-After`).
+pub const RETRY_AFTER_SECONDS: u16 = 1;
+
 /// A problem. What is unknown or does not apply is empty.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(default)]

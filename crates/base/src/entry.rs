@@ -61,8 +61,9 @@ const INLINE_BYTES_MAX: usize = 4096;
 /// An entry is one allocation with all of it, so that a search that ends at a pointer to it
 /// waits for memory once, and so that it does not keep a network buffer or a table's block
 /// alive. Clones share it. The exception is an entry of more than 4 KiB: its key and value
-/// are in an allocation of their own, which is not copied; if the value fills a block
-/// alone, the entry may keep the block, which has hardly any other bytes.
+/// are in an allocation of their own, which [`Entry::from_data`] takes over without a copy;
+/// if the value fills a block alone, the entry may keep the block, which has hardly any other
+/// bytes.
 #[derive(Clone)]
 pub struct Entry(ThinArc<Head, u8>);
 

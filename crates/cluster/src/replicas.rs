@@ -91,7 +91,7 @@ pub enum Miss {
     /// The version is older than what its store still takes, and will never be stored
     /// there: see [`forgetting`](crate::forgetting).
     Obsolete {
-        /// The fence or the forget bound of the store, which the version is below.
+        /// The closed timestamp or the GC threshold of the store, which the version is below.
         below: Timestamp,
     },
 }

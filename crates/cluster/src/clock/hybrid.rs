@@ -17,11 +17,11 @@ pub struct HybridClock {
 }
 
 impl HybridClock {
-    /// The clock of the node with this number ([`Members::timestamp_of_number`]),
+    /// The clock of the node with this number ([`Members::own_timestamp_number`]),
     /// whose timestamps are all above `greatest_seen`: the greatest timestamp
     /// that the node has stored.
     ///
-    /// [`Members::timestamp_of_number`]: crate::Members::timestamp_of_number
+    /// [`Members::own_timestamp_number`]: crate::Members::own_timestamp_number
     #[must_use]
     pub fn new(node: u8, greatest_seen: Timestamp) -> Self {
         Self {
@@ -34,15 +34,15 @@ impl HybridClock {
     /// milliseconds since the Unix epoch. [`None`] once the clock has seen the last
     /// timestamp, because no timestamp can be above it.
     #[must_use]
-    pub fn next(&self, now_unix_ms: u64) -> Option<Timestamp> {
+    pub fn peek(&self, now_unix_ms: u64) -> Option<Timestamp> {
         let after = self.greatest.next_of(self.node)?;
         Some(after.max(Timestamp::new(now_unix_ms, 0, self.node)))
     }
 
-    /// Issues the next timestamp: see [`HybridClock::next`].
+    /// Issues the next timestamp: see [`HybridClock::peek`].
     #[must_use = "the clock issues each timestamp once"]
-    pub fn timestamp(&mut self, now_unix_ms: u64) -> Option<Timestamp> {
-        let timestamp = self.next(now_unix_ms)?;
+    pub fn issue(&mut self, now_unix_ms: u64) -> Option<Timestamp> {
+        let timestamp = self.peek(now_unix_ms)?;
         self.greatest = timestamp;
         Some(timestamp)
     }
@@ -93,25 +93,25 @@ mod tests {
     #[test]
     fn timestamps_follow_the_wall_clock_and_never_go_back() {
         let mut clock = clock(Timestamp::ZERO);
-        let first = clock.timestamp(at(1_000)).unwrap();
+        let first = clock.issue(at(1_000)).unwrap();
         assert_eq!(first, Timestamp::new(at(1_000), 0, NODE));
-        let second = clock.timestamp(at(1_000)).unwrap();
+        let second = clock.issue(at(1_000)).unwrap();
         assert_eq!(second, Timestamp::new(at(1_000), 1, NODE));
-        let after_a_step_back = clock.timestamp(at(10)).unwrap();
+        let after_a_step_back = clock.issue(at(10)).unwrap();
         assert!(after_a_step_back > second);
         assert_eq!(after_a_step_back.node(), NODE);
         let later = Timestamp::new(at(2_000), 0, NODE);
-        assert_eq!(clock.timestamp(at(2_000)), Some(later));
+        assert_eq!(clock.issue(at(2_000)), Some(later));
     }
 
     #[test]
     fn timestamps_are_above_what_was_seen() {
         let mut clock = clock(seen(5_000));
-        assert!(clock.timestamp(at(1)).unwrap() > seen(5_000));
+        assert!(clock.issue(at(1)).unwrap() > seen(5_000));
         clock.observe(seen(9_000));
-        assert!(clock.timestamp(at(1)).unwrap() > seen(9_000));
+        assert!(clock.issue(at(1)).unwrap() > seen(9_000));
         clock.observe(Timestamp::ZERO);
-        assert!(clock.timestamp(at(1)).unwrap() > seen(9_000));
+        assert!(clock.issue(at(1)).unwrap() > seen(9_000));
     }
 
     #[test]
@@ -122,7 +122,7 @@ mod tests {
         let mut issued = std::collections::BTreeSet::new();
         for round in 0..50 {
             for number in 0..clocks.len() {
-                let timestamp = clocks[number].timestamp(at(7)).unwrap();
+                let timestamp = clocks[number].issue(at(7)).unwrap();
                 assert!(issued.insert(timestamp), "{timestamp}");
                 clocks[(number + round) % 3].observe(timestamp);
             }
@@ -134,7 +134,7 @@ mod tests {
         let bound = ClockBound::new(Duration::from_millis(100));
         let mut clock = clock(Timestamp::ZERO);
         assert!(clock.observe_within(seen(1_200), bound, at(1_000)));
-        assert!(clock.timestamp(at(1_000)).unwrap() > seen(1_200));
+        assert!(clock.issue(at(1_000)).unwrap() > seen(1_200));
         let greatest = clock.greatest();
         assert!(!clock.observe_within(seen(1_201), bound, at(1_000)));
         assert!(!clock.observe_within(Timestamp::MAX, bound, at(1_000)));
@@ -145,11 +145,11 @@ mod tests {
     fn a_full_counter_carries_into_the_milliseconds() {
         let last = Timestamp::new(at(7), Timestamp::COUNTER_MAX, NODE);
         let first = Timestamp::new(at(8), 0, NODE);
-        assert_eq!(clock(last).timestamp(at(7)), Some(first));
+        assert_eq!(clock(last).issue(at(7)), Some(first));
     }
 
     #[test]
     fn after_the_last_timestamp_there_is_no_timestamp() {
-        assert_eq!(clock(Timestamp::MAX).timestamp(1), None);
+        assert_eq!(clock(Timestamp::MAX).issue(1), None);
     }
 }

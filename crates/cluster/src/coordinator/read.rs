@@ -24,18 +24,21 @@
 //! reads also repair replicas beyond the first `c`, in the order of the preference list: never
 //! going back is more important than the number of copies.
 //!
-//! **What is forgotten.** Each answer names the forget bound F of its store, below which
-//! stores may have dropped what is dead. A dead version below the greatest F named is as
+//! **Tombstone GC.** Each answer names the GC threshold of its store, below which
+//! stores may have dropped what is dead. A dead version below the greatest threshold named is as
 //! good as no version: the read answers that there is none, and repairs nobody with it,
 //! because the others would refuse it. But it still hides older versions from this read.
 //!
-//! **Below a fence** a replica takes a repair only with a version that a store of the
-//! cluster has answered with, so the shell names that store. A replica that refuses
-//! nevertheless ([`Miss::Obsolete`]) is not repaired, and is not tried again. But if it names
-//! a greater bound than those that have the version, F has risen, and they are about to hear
-//! of it: the read asks all replicas anew, the first time at once and then after a pause each
-//! time, until those that have the version name that bound, too. It does so a bounded number
-//! of times: what is named may be a fence, which nobody names with answers.
+//! **Below its closed timestamp** a replica takes a repair only with a version that a store of
+//! the cluster has answered with, so the shell names that store. A replica that refuses
+//! nevertheless ([`Miss::Obsolete`]) is not repaired, and is not tried again. If it names a
+//! greater timestamp than the holders of the version, the GC threshold may have risen, and the
+//! holders are about to hear of it. Then the read asks all replicas anew:
+//!
+//! - the first time at once, then after a pause each time;
+//! - until the holders of the version name that timestamp, too;
+//! - at most [`TIMES_ANEW_MAX`] times, because what was named may be a closed timestamp, which
+//!   no answer names.
 
 use super::Decision;
 use super::read_progress::{AllProgress, ReadProgress, Version};
@@ -62,11 +65,11 @@ pub struct Read {
     freshest: Option<Entry>,
     /// Whether the freshest version is dead.
     is_freshest_dead: bool,
-    /// The greatest forget bound that an answer has named.
+    /// The greatest GC threshold that an answer has named.
     forgotten: Timestamp,
-    /// The greatest forget bound that an answer with the freshest version has named.
+    /// The greatest GC threshold that an answer with the freshest version has named.
     forgotten_by_holders: Timestamp,
-    /// How often all replicas were asked anew, because the forget bound has risen.
+    /// How often all replicas were asked anew, because the GC threshold has risen.
     times_anew: u8,
     /// What is known of each replica.
     progress: AllProgress,
@@ -78,7 +81,7 @@ enum Stage {
     /// Too few replicas have answered, or too few of them hold the freshest version.
     Gathering,
     /// The same, and nothing is under way: those that hold the freshest version have yet to
-    /// hear of a greater forget bound.
+    /// hear of a greater GC threshold.
     Pausing,
     /// The client has its answer.
     Replied,
@@ -446,7 +449,7 @@ impl Read {
         }
     }
 
-    /// Whether the freshest version is dead below the greatest forget bound named.
+    /// Whether the freshest version is dead below the greatest GC threshold named.
     fn is_forgotten(&self) -> bool {
         self.freshest.as_ref().is_some_and(|freshest| {
             is_absent(freshest.timestamp(), self.is_freshest_dead, self.forgotten)

@@ -17,7 +17,7 @@ pub enum ReadEvent {
         entry: Option<Entry>,
         /// Whether that is a tombstone, or has expired by the coordinator's clock.
         is_dead: bool,
-        /// The forget bound of its store.
+        /// The GC threshold of its store.
         forgotten: Timestamp,
     },
     /// A replica has not answered, or its answer was lost.

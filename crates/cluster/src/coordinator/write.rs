@@ -39,13 +39,13 @@
 //! is never an ack. A store that is no voter ([`Miss::Learner`]) keeps the write, but does not ack
 //! it, and needs no hint.
 //!
-//! **Below a fence** a replica refuses the write for good ([`Miss::Obsolete`]), so it is
-//! owed no hint, which it would refuse as well. The coordinator's clock was slow, or the
+//! **Below its closed timestamp** a replica refuses the write for good ([`Miss::Obsolete`]), so it
+//! is owed no hint, which it would refuse as well. The coordinator's clock was slow, or the
 //! request was under way for longer than the grace. If all replicas have refused the
-//! first timestamp, the write is given a timestamp once more, above the fences. If a replica may have
-//! stored it, or is down and may get it as a hint before it has the fence, the write
-//! fails: a pass or a repair may bring the first timestamp to the other replicas, and with a
-//! second one the write might be read twice, with another write between.
+//! first timestamp, the write is given a timestamp once more, above their closed timestamps. If
+//! a replica may have stored it, or is down and may get it as a hint before its closed timestamp
+//! rises, the write fails: a repair session or a read repair may bring the first timestamp to the
+//! other replicas, and with a second one the write might be read twice, with another write between.
 
 use super::Decision;
 use crate::placement::REPLICAS_INLINE;
@@ -376,8 +376,8 @@ impl Write {
         }
     }
 
-    /// The greatest fence that the first timestamp was below, if a second one may be stored
-    /// by enough replicas: no replica has the first, nor may any get it.
+    /// The greatest closed timestamp that the first timestamp was below, if a second one may be
+    /// stored by enough replicas: no replica has the first, nor may any get it.
     fn fence_to_pass(&self) -> Option<Timestamp> {
         let refused = self.count(|progress| progress.fence().is_some());
         let may_pass = self.round == Round::First && refused + self.awaited() == self.replicas.from;
@@ -461,7 +461,7 @@ impl Write {
 }
 
 impl WriteProgress {
-    /// The fence that the write was below.
+    /// The closed timestamp that the write was below.
     fn fence(&self) -> Option<Timestamp> {
         match self {
             Self::Missed {

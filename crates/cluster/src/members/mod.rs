@@ -245,7 +245,7 @@ impl Members {
     /// peers, and from 1 in a cluster, in the order of names. It fits, because a
     /// cluster has at most [`NODES_MAX`] nodes.
     #[must_use]
-    pub fn timestamp_of_number(&self) -> u8 {
+    pub fn own_timestamp_number(&self) -> u8 {
         if self.is_single_node() {
             return 0;
         }

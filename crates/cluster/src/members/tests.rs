@@ -173,14 +173,14 @@ fn a_node_without_peers_learns_its_port() {
 fn the_number_in_timestamps_counts_from_1_and_is_0_without_peers() {
     let list = "c=http://c:1,a=http://a:1,b=http://b:1";
     for (own, number) in [("http://a:1", 1), ("http://b:1", 2), ("http://c:1", 3)] {
-        assert_eq!(members(list, own).unwrap().timestamp_of_number(), number);
+        assert_eq!(members(list, own).unwrap().own_timestamp_number(), number);
     }
     let alone = members("a=http://a:1", "http://a:1").unwrap();
-    assert_eq!(alone.timestamp_of_number(), 0);
+    assert_eq!(alone.own_timestamp_number(), 0);
     let all: Vec<String> = (0..255).map(|node| format!("http://n{node}:1")).collect();
     let numbers: std::collections::BTreeSet<u8> = all
         .iter()
-        .map(|own| members(&all.join(","), own).unwrap().timestamp_of_number())
+        .map(|own| members(&all.join(","), own).unwrap().own_timestamp_number())
         .collect();
     assert_eq!(
         numbers.into_iter().collect::<Vec<_>>(),

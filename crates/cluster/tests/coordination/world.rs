@@ -247,7 +247,7 @@ impl World {
         let timestamp = self
             .node(ReplicaIndex::new(coordinator))
             .clock
-            .timestamp(now_unix_ms)
+            .issue(now_unix_ms)
             .unwrap();
         let entry = match asked {
             ClientRequest::Put(letter) => Entry::value(

@@ -37,8 +37,9 @@ use std::sync::{Arc, Mutex};
 /// counts of the shared allocation and its rounding.
 const BLOCK_OVERHEAD_BYTES: usize = 112;
 
-/// A block larger than the capacity divided by this is not kept, because it would
-/// push out many blocks that are read more often.
+/// A block larger than the capacity divided by this, or than half a shard, is not kept,
+/// because it would push out many blocks that are read more often. From 16 MiB on, half a
+/// shard is the smaller one.
 const CAPACITY_DIVISOR: usize = 8;
 
 /// Reservations lower the capacity for blocks in steps of the whole capacity

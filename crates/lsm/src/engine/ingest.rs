@@ -199,8 +199,11 @@ impl Ingest {
         };
         // The closed timestamp does not rise between this check and the moment at which the tables
         // are visible. So nothing below it slips in behind a scan that begins after it.
-        let _held = core.closed.hold();
-        if let Err(error) = core.closed.check(self.least_timestamp, self.admission) {
+        let _held = core.closed_timestamp.hold();
+        if let Err(error) = core
+            .closed_timestamp
+            .check(self.least_timestamp, self.admission)
+        {
             self.tables = tables;
             return Err(error);
         }

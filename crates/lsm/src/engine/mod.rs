@@ -177,10 +177,11 @@ impl Engine {
         let core = &self.inner.core;
         let _folder_lock = core.background.folder_lock().hold()?;
         // The edits first: an ingest takes the commit lock while it holds the closed timestamp.
-        let held = core.closed.hold();
+        let held = core.closed_timestamp.hold();
         let mut committer = core.log.lock();
         core.health.check_poison()?;
-        core.closed.raise(closed_timestamp, &held, &mut committer);
+        core.closed_timestamp
+            .raise(closed_timestamp, &held, &mut committer);
         Ok(())
     }
 
@@ -194,17 +195,17 @@ impl Engine {
     pub fn raise_barrier(&self) -> Result<(), Error> {
         let core = &self.inner.core;
         let _folder_lock = core.background.folder_lock().hold()?;
-        let held = core.closed.hold();
+        let held = core.closed_timestamp.hold();
         let mut committer = core.log.lock();
         core.health.check_poison()?;
-        core.closed.raise_barrier(&held, &mut committer);
+        core.closed_timestamp.raise_barrier(&held, &mut committer);
         Ok(())
     }
 
     /// The present barrier, for the admissions of late writes.
     #[must_use]
     pub fn barrier(&self) -> Barrier {
-        self.inner.core.closed.barrier()
+        self.inner.core.closed_timestamp.barrier()
     }
 
     /// Commits what was submitted, on this thread. Blocks. Does nothing on a closed

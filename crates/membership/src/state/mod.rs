@@ -45,16 +45,17 @@ pub(crate) struct MembershipState {
     durable_replica_state: ReplicaState,
     /// The starts that the store includes; the present one is the last.
     pub(crate) starts: Arc<[u64]>,
-    /// The writes that the store had acknowledged when it was opened, or filled since.
+    /// How many writes the store had ever committed when it was opened, or rebuilt since.
     pub(crate) acknowledged: u64,
-    /// What is added to the count of the engine, and the durable part of it.
+    /// What is added to the count of the engine.
     pub(crate) taken_over: u64,
+    /// The part of it that is durable.
     pub(crate) durable_taken_over: u64,
     /// See [`cluster::sweep::Incarnation::last_loss`].
     pub(crate) last_loss: u64,
     /// What is known of each node, by its number; unused for this node itself.
     pub(crate) peers: Vec<PeerRecord>,
-    /// The passes that have begun last.
+    /// The latest repair sessions.
     pub(crate) passes: VecDeque<BegunPass>,
     /// Why the last full pass that has ended did not fill this node's store.
     pub(crate) not_filled: Option<NotFilled>,

@@ -77,8 +77,8 @@ pub struct NodeConfig {
     pub repair_interval: Option<Duration>,
     /// How often the nodes compare everything. `None`: never. Default: 7 days.
     pub full_repair_interval: Option<Duration>,
-    /// How long the dead are kept at least: a tombstone is dropped only once a full pass,
-    /// behind fences that are so far in the past, has found all nodes equal. Default: 10 days.
+    /// How long the dead are kept at least: a tombstone is dropped only once a full repair,
+    /// behind closed timestamps that are so far in the past, has found all nodes equal. Default: 10 days.
     pub gc_grace: Duration,
     /// How many bytes of keys and values a page of a scan of the cluster has at most. Tests
     /// with little data set less. Default: 256 KiB.
@@ -163,8 +163,8 @@ impl NodeConfig {
         self.members.own_name()
     }
 
-    /// How far in the past each fence and forget bound is that another member names truthfully,
-    /// however far clocks may differ: at least [`NodeConfig::hint_age_max`], as
+    /// How far in the past each closed timestamp and GC threshold is that another member names
+    /// truthfully, however far clocks may differ: at least [`NodeConfig::hint_age_max`], as
     /// [`NodeConfig::validate`] wants.
     #[must_use]
     pub fn named_bound_age(&self) -> Duration {
@@ -198,7 +198,7 @@ impl NodeConfig {
             // A write may arrive again as long as its request runs, and the request
             // may have started late. All nodes of a cluster have the same timeout.
             newer_version_checks_kept: self.timeout.saturating_mul(2),
-            // The forget bound rises by about one interval with each full sweep. What it has
+            // The GC threshold rises by about one interval with each full repair. What it has
             // passed goes with the next one at the latest, however unevenly they come.
             purge_wait: self
                 .full_repair_interval

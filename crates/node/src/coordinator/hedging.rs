@@ -11,7 +11,7 @@ const READS_A_HEDGE: u32 = 20;
 /// The most hedges that may be saved up.
 const HEDGES_SAVED_MAX: u32 = 64;
 
-/// How many reads may be hedged because a replica is slow: a few in a hundred, so
+/// How many reads may be hedged because a replica is slow: 5 in 100 ([`READS_A_HEDGE`]), so
 /// that hedges cannot add to an overload.
 #[derive(Default)]
 pub(crate) struct HedgeBudget {

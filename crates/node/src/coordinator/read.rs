@@ -21,8 +21,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a read pauses the first time that it waits for a replica to hear of the forget
-/// bound, and the longest pause. Heartbeats tell of the bound several times a second.
+/// How long a read pauses the first time that it waits for a replica to hear of the GC
+/// threshold, and the longest pause. Heartbeats tell of the threshold several times a second.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
@@ -42,7 +42,7 @@ pub(super) struct Reading {
     /// When to go on after a pause, and how long the next pause is.
     resumes: Option<Instant>,
     pause: Duration,
-    /// The store that has answered with the freshest version, if it has a fence.
+    /// The store that has answered with the freshest version, if it has a closed timestamp.
     freshest_by: Option<Answerer>,
     /// The share of memory of the freshest version, if its value is long.
     share: Option<Reservation>,

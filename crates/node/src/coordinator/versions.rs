@@ -59,7 +59,7 @@ impl KeyVersions {
     }
 
     /// Whether the node in a place of the preference list should hold the newest version and does
-    /// not. `None` if what it holds is not known. What is dead below the forget bound may be
+    /// not. `None` if what it holds is not known. What is dead below the GC threshold may be
     /// dropped at any time, so no node is stale without it.
     pub fn is_stale(&self, place: usize, now_unix_ms: u64) -> Option<bool> {
         let (_, held) = self.nodes.get(place)?;
@@ -206,7 +206,7 @@ mod tests {
             (&[Nothing, new, old], 0, "s--"),
             (&[new, Unknown(Miss::Timeout), old], 0, "-?-"),
             (&[Nothing, Nothing], 0, "--"),
-            // A tombstone below the forget bound may be gone; what it hides may not be there.
+            // A tombstone below the GC threshold may be gone; what it hides may not be there.
             (&[buried, Nothing, old], 0, "-ss"),
             (&[buried, Nothing, old], 10, "--s"),
             (&[expiring, Nothing, old], 10, "--s"),

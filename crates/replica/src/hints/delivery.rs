@@ -8,8 +8,9 @@
 //!
 //! A hint that the peer does not store goes to the end of its segment, and delivery slows down: it
 //! pauses for [`DELAY_MIN`], and doubles the pause after each consecutive failure, up to
-//! [`DELAY_MAX`]. After [`FAILURES_MAX`] consecutive failures it puts the remaining hints back,
-//! which frees their memory, and continues with the next segment. So a hint that a peer can never
+//! [`DELAY_MAX`]. After [`FAILURES_MAX`] consecutive failures it gives the segment up and continues
+//! with the next one, which frees the memory; if the peer has stored some hints, the remaining ones
+//! are put back as a segment of their own. So a hint that a peer can never
 //! store neither delays the others nor causes them to be resent.
 //!
 //! A hint that is too old for the peer's store ([`Miss::Obsolete`]) is dropped and counted, because
@@ -42,7 +43,7 @@ const DELAY_MIN: Duration = Duration::from_millis(50);
 /// that are too old.
 const DELAY_MAX: Duration = Duration::from_secs(5);
 
-/// After this many failures in a row the remaining hints of a segment are put back.
+/// After this many failures in a row a delivery gives a segment up.
 const FAILURES_MAX: u32 = 5;
 
 /// After so many hints a delivery rests as long as the budget of background work says.
@@ -80,11 +81,14 @@ struct SegmentInMemory {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// How the delivery of a segment ended.
+/// How an attempt to deliver a segment ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DeliveryOutcome {
+    /// The peer has stored all hints, but for those that no store takes any more.
     Delivered,
-    PutBack,
+    /// The segment could not be read, or the peer has not stored all of it. What it has not
+    /// stored stays, and is tried again after a pause.
+    GaveUp,
 }
 
 impl<R: HintReceiver> HintDelivery<R> {
@@ -137,10 +141,10 @@ impl<R: HintReceiver> HintDelivery<R> {
                 Err(error) => {
                     tracing::warn!(%error, "cannot read hints");
                     self.backoff.fail();
-                    DeliveryOutcome::PutBack
+                    DeliveryOutcome::GaveUp
                 }
             };
-            if outcome == DeliveryOutcome::PutBack && self.receiver.is_up() {
+            if outcome == DeliveryOutcome::GaveUp && self.receiver.is_up() {
                 self.back_off().await;
             }
         }
@@ -200,7 +204,7 @@ impl<R: HintReceiver> HintDelivery<R> {
                 if left.len() < count {
                     self.store.put_back(segment, left.into(), obsolete);
                 }
-                return DeliveryOutcome::PutBack;
+                return DeliveryOutcome::GaveUp;
             }
             self.back_off().await;
         }

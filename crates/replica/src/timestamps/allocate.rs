@@ -82,7 +82,7 @@ impl TimestampAllocator {
         if now.unix_ms > LATEST_UNIX_MS {
             return Err(NoTimestamp::NoTime);
         }
-        let next = hybrid.next(now.unix_ms).ok_or(NoTimestamp::End)?;
+        let next = hybrid.peek(now.unix_ms).ok_or(NoTimestamp::End)?;
         if self.is_single_node {
             return Ok(next);
         }

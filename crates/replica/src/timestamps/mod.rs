@@ -140,7 +140,7 @@ impl TimestampAllocator {
             clock,
             executor,
             bound: ClockBound::new(clock_drift_max),
-            number: members.timestamp_of_number(),
+            number: members.own_timestamp_number(),
             is_single_node,
             nodes: members.count().into(),
             drift_max: clock_drift_max,

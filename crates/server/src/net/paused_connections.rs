@@ -15,6 +15,7 @@
 //!   `Retry-After` names, so a client that heeds it never waits for the queue.
 
 use super::channel::Channel;
+use api::RETRY_AFTER_SECONDS;
 use base::Permits;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -22,9 +23,6 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
-
-/// After how many seconds a client may send a refused request again.
-pub(crate) const RETRY_AFTER_SECONDS: u16 = 1;
 
 /// How often connections resume, while some are paused.
 const TICK: Duration = Duration::from_millis(5);

@@ -1,7 +1,7 @@
 //! Who may do what on this node.
 //!
-//! With a tokens file each request needs a token with the right for it; only public pages need
-//! none. Which right each method of a path needs is a column of the table of resources
+//! With a tokens file a request needs a token, mostly one with a right; only public pages and
+//! `/v0/peer` need none. Which right each method of a path needs is a column of the table of resources
 //! (`http::resources`); what a right is, and which keys it covers, is in the crate `tokens`.
 //! Without a tokens file whoever reaches the node may do everything, so such a node listens on
 //! loopback only, unless its operator says otherwise (`config::trust`).
@@ -50,11 +50,11 @@ pub(crate) enum Caller {
 
 /// Why it is not known who sent a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unknown {
+pub(crate) enum Unauthenticated {
     /// It has no token, or several.
     NoToken,
     /// Its token is not in force.
-    OtherToken,
+    NotInForce,
 }
 
 impl Trust {
@@ -115,19 +115,19 @@ impl Trust {
     ///
     /// # Errors
     /// The node has a tokens file, and the request no token that is in force.
-    pub(crate) fn caller(&self, fields: &HeaderMap) -> Result<Caller, Unknown> {
+    pub(crate) fn caller(&self, fields: &HeaderMap) -> Result<Caller, Unauthenticated> {
         let Some(tokens) = &self.tokens else {
             return Ok(Caller::Anyone);
         };
         let mut given = fields.get_all(AUTHORIZATION).iter();
         let (Some(field), None) = (given.next(), given.next()) else {
-            return Err(Unknown::NoToken);
+            return Err(Unauthenticated::NoToken);
         };
-        let token = bearer(field.as_bytes()).ok_or(Unknown::NoToken)?;
+        let token = bearer(field.as_bytes()).ok_or(Unauthenticated::NoToken)?;
         tokens
             .find(&TokenHash::of(token))
             .map(Caller::Holder)
-            .ok_or(Unknown::OtherToken)
+            .ok_or(Unauthenticated::NotInForce)
     }
 
     /// Looks up again who a caller is, if the tokens have changed: a request may last

@@ -140,14 +140,16 @@ impl Compaction {
         // and is refused ([`closed_timestamp`](crate::engine::closed timestamp)).
         let gc_thresholds = GcThresholds::of(&core.environment);
         let gc_thresholds = GcThresholds {
-            tombstones: core.closed.raise_gc_threshold(gc_thresholds.tombstones),
+            tombstones: core
+                .closed_timestamp
+                .raise_gc_threshold(gc_thresholds.tombstones),
             ..gc_thresholds
         };
         let least_in_memory = core.least_timestamp_in_memory();
         // Read the tables before the snapshots: a snapshot taken after these tables
         // were read sees all that they hold, so it misses nothing that they outrank.
         let state = core.tables.load_full();
-        let closed_timestamp = core.closed.bound();
+        let closed_timestamp = core.closed_timestamp.bound();
         let inputs = Inputs::divide(
             &state.tables,
             &pick,
@@ -230,7 +232,7 @@ impl Compaction {
         let left = self.left_bytes();
         let wanted = match (core.health.is_full(), self.pick.reason) {
             // An operator has ordered it; it may use the reserve.
-            (true, Reason::Manual) => return Ok(()),
+            (true, Reason::Whole) => return Ok(()),
             (true, _) => left,
             // It may keep less than it reads, so it goes on until room is really short.
             (false, _) => left.min(core.options.table_bytes),
@@ -302,8 +304,8 @@ impl Compaction {
     /// dropped.
     pub(super) fn complete(self, core: &Core) -> Result<Replaced, Error> {
         let is_rewrite = self.pick.reason == Reason::Damaged;
-        let _held = is_rewrite.then(|| core.closed.hold());
-        let closed_timestamp = core.closed.bound();
+        let _held = is_rewrite.then(|| core.closed_timestamp.hold());
+        let closed_timestamp = core.closed_timestamp.bound();
         if is_rewrite && closed_timestamp > self.closed_timestamp {
             self.abandon(core);
             return Err(Error::Obsolete {

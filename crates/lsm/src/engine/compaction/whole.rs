@@ -170,7 +170,7 @@ impl Whole {
 
     /// Notes what a compaction has replaced.
     pub(super) fn note_replaced(&mut self, replaced: &Replaced, orders: &Orders) {
-        if let (Reason::Manual, Some(walk)) = (replaced.pick.reason, &mut self.walk) {
+        if let (Reason::Whole, Some(walk)) = (replaced.pick.reason, &mut self.walk) {
             let outputs = replaced.outputs.iter().map(|(id, _)| *id);
             walk.note_replaced(&replaced.pick, outputs);
             orders.note_merged(replaced.input_entry_bytes);

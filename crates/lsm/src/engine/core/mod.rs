@@ -50,7 +50,7 @@ pub(super) struct Core {
     /// Owns the log, and with it the commit lock.
     pub(super) log: Log,
     /// Owns the timestamp below which ordinary writes are refused.
-    pub(super) closed: ClosedTimestamp,
+    pub(super) closed_timestamp: ClosedTimestamp,
     /// Owns the manifest and the read state.
     pub(super) tables: TableSet,
     /// Owns the living snapshots.

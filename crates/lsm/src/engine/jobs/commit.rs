@@ -290,7 +290,12 @@ impl Store {
         }
         let mut group = core.queue.take_group(bytes_max);
         let writes = group.len();
-        for (refused, error) in core.closed.take_refused(&mut group).into_iter().flatten() {
+        for (refused, error) in core
+            .closed_timestamp
+            .take_refused(&mut group)
+            .into_iter()
+            .flatten()
+        {
             if !refused.is_empty() {
                 core.refuse(refused, &error);
             }

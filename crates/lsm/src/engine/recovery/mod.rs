@@ -231,7 +231,7 @@ impl Store {
                 health: Health::new(full_disk),
                 queue: WriteQueue::new(&options),
                 log,
-                closed: ClosedTimestamp::new(options.closed_timestamp),
+                closed_timestamp: ClosedTimestamp::new(options.closed_timestamp),
                 tables,
                 snapshots,
                 held_scans: HeldScans::default(),

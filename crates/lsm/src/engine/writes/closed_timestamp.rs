@@ -71,7 +71,7 @@ use std::sync::{Mutex, MutexGuard};
 /// Keeps the closed timestamp where it is.
 pub(in crate::engine) type ClosedGuard<'a> = MutexGuard<'a, ()>;
 
-/// The owner of the closed timestamp.
+/// Holds the closed timestamp.
 ///
 /// Its lock comes before those of the table set and the commit lock.
 pub(in crate::engine) struct ClosedTimestamp {
@@ -79,7 +79,8 @@ pub(in crate::engine) struct ClosedTimestamp {
     /// The greatest GC threshold that a compaction has used.
     gc_threshold: AtomicU64,
     barrier: AtomicU64,
-    edits: Mutex<()>,
+    /// Locked while the closed timestamp must not rise ([`ClosedTimestamp::hold`]), and to raise it.
+    held: Mutex<()>,
 }
 
 impl ClosedTimestamp {
@@ -89,7 +90,7 @@ impl ClosedTimestamp {
             bound: AtomicU64::new(bound.as_u64()),
             gc_threshold: AtomicU64::default(),
             barrier: AtomicU64::new(Barrier::FIRST.0),
-            edits: Mutex::default(),
+            held: Mutex::default(),
         }
     }
 
@@ -100,7 +101,7 @@ impl ClosedTimestamp {
 
     /// Keeps the closed timestamp where it is until the guard is dropped.
     pub(in crate::engine) fn hold(&self) -> ClosedGuard<'_> {
-        lock(&self.edits)
+        lock(&self.held)
     }
 
     /// Checks the least timestamp of what is to be stored. The caller holds the
@@ -175,8 +176,9 @@ impl ClosedTimestamp {
     }
 
     /// Takes out of a group, which is sorted by timestamp, the writes that are refused, and
-    /// gives them with the errors that they get: see [`ClosedTimestamp::check`]. The caller
-    /// holds the commit lock.
+    /// gives them with the errors that they get: see [`ClosedTimestamp::check`]. First come the
+    /// ordinary writes below the closed timestamp, then the late ones below the GC threshold,
+    /// then the late ones from before the barrier. The caller holds the commit lock.
     pub(in crate::engine) fn take_refused(&self, group: &mut Group) -> Option<[(Group, Error); 3]> {
         let least = group.front()?.entry.timestamp();
         let (closed_timestamp, gc_threshold) = (self.bound(), self.gc_threshold());

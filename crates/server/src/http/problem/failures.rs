@@ -2,7 +2,7 @@
 
 use super::Problem;
 use crate::http::query::ParameterError;
-use crate::trust::Unknown;
+use crate::trust::Unauthenticated;
 use crate::trust::web_pages::Foreign;
 use base::Refused;
 use cluster::Replicas;
@@ -87,8 +87,8 @@ impl From<Foreign<'_>> for Problem {
     }
 }
 
-impl From<Unknown> for Problem {
-    fn from(why: Unknown) -> Self {
+impl From<Unauthenticated> for Problem {
+    fn from(why: Unauthenticated) -> Self {
         Self::no_token(why)
     }
 }

@@ -19,11 +19,10 @@ mod tests;
 
 use crate::http::response::body::ResponseBody;
 use crate::http::response::headers::{set_acks, set_common};
-use crate::net::paused_connections::RETRY_AFTER_SECONDS;
-use crate::trust::Unknown;
+use crate::trust::Unauthenticated;
 use crate::trust::audit::EventKind;
-use api::ReplicaOutcome;
 use api::problem_type::{self, ProblemType};
+use api::{RETRY_AFTER_SECONDS, ReplicaOutcome};
 use base::TraceId;
 use bytes::Bytes;
 use cluster::Replicas;
@@ -41,7 +40,7 @@ pub(crate) struct Problem {
     parameter: Option<Box<str>>,
     allow: Option<Box<str>>,
     /// Why the node does not know who sent the request.
-    unknown: Option<Unknown>,
+    unknown: Option<Unauthenticated>,
     /// The trace that the request is part of.
     trace: Option<TraceId>,
     /// The number of a line in a batch.
@@ -72,7 +71,8 @@ impl Problem {
         self
     }
 
-    /// What the audit log says of it.
+    /// What the audit log says of a problem from before authorization. `authorize` itself
+    /// notes a missing right.
     pub(crate) fn event(&self) -> Option<EventKind> {
         let known = [
             (&problem_type::OTHER_HOST, EventKind::OtherHost),
@@ -159,9 +159,9 @@ impl Problem {
 }
 
 /// What tells a client that it needs a token (RFC 6750).
-fn challenge(unknown: Unknown) -> HeaderValue {
+fn challenge(unknown: Unauthenticated) -> HeaderValue {
     HeaderValue::from_static(match unknown {
-        Unknown::NoToken => "Bearer realm=\"kvorum\"",
-        Unknown::OtherToken => "Bearer realm=\"kvorum\", error=\"invalid_token\"",
+        Unauthenticated::NoToken => "Bearer realm=\"kvorum\"",
+        Unauthenticated::NotInForce => "Bearer realm=\"kvorum\", error=\"invalid_token\"",
     })
 }

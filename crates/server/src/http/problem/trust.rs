@@ -1,7 +1,7 @@
 //! Problems of trust: who may use the node, in whose name, and over which connections.
 
 use super::Problem;
-use crate::trust::{Caller, Unknown};
+use crate::trust::{Caller, Unauthenticated};
 use api::problem_type::{
     NO_RIGHT, NO_TOKEN, OTHER_HOST, OTHER_ORIGIN, PEER_CERTIFICATE, TLS_REQUIRED, UPGRADE_REQUIRED,
 };
@@ -35,13 +35,13 @@ impl Problem {
     }
 
     /// The node does not know who sent a request that needs a token.
-    pub(super) fn no_token(why: Unknown) -> Self {
+    pub(super) fn no_token(why: Unauthenticated) -> Self {
         let detail = match why {
-            Unknown::NoToken => {
+            Unauthenticated::NoToken => {
                 "this path needs a token: send one as Authorization: Bearer TOKEN, once. The \
                  operator of the cluster makes tokens with kvorum admin token new"
             }
-            Unknown::OtherToken => {
+            Unauthenticated::NotInForce => {
                 "this node does not know the token: it may have been revoked, or is missing from \
                  this node's tokens file"
             }

@@ -336,7 +336,7 @@ impl CompactorState {
                 }
             },
         };
-        let is_whole = compaction.pick.reason == Reason::Manual;
+        let is_whole = compaction.pick.reason == Reason::Whole;
         let is_rewrite = compaction.pick.reason == Reason::Damaged;
         let result = match compaction.merge_some(core) {
             Ok(Some(bytes)) => {

@@ -3,8 +3,8 @@
 //! The levels are sized from the last one up, as RocksDB's dynamic level sizes: the
 //! last level's target is the bytes of all sorted levels, and each level above may
 //! hold a tenth of the one below. The **base level**, into which level 0 is merged,
-//! is the highest level whose target is at least `base_bytes`. The levels between 0
-//! and the base level stay empty. So nine tenths of the data lie on the last level,
+//! is the level with the lowest number whose target is at least `base_bytes`. The levels
+//! between 0 and the base level stay empty. So nine tenths of the data lie on the last level,
 //! however large the store is, and only the tenth above it and level 0 store
 //! anything twice.
 //!
@@ -20,10 +20,10 @@
 //! Level 0 is taken as a whole, with all tables that it overlaps on the base level. Of
 //! other levels one table is taken, in turn by key, with the tables that it overlaps on
 //! the level that it is merged into. If no level is due, a table is rewritten on its own
-//! level if it is mostly tombstones that may be dropped, or if half of it has expired.
-//! This holds on level 0 too, because a store that gets no more writes must not keep what
-//! has expired. If nothing else is to be done, [`pick_purge`] rids tables of a few
-//! tombstones among other entries.
+//! level if half of it are tombstones or non-owned versions that may be dropped, or if half of
+//! it has expired. This holds on level 0 too, because a store that gets no more writes must not
+//! keep what has expired. If nothing else is to be done, [`pick_purge`] rids tables of a few
+//! tombstones and non-owned versions among other entries.
 //!
 //! A compaction may write as much as it reads before it can remove anything. If the
 //! room for that is short, a smaller compaction takes the turn of a larger one: one
@@ -119,7 +119,7 @@ pub(crate) enum Reason {
     /// A part of the table is damaged, and was compared with other stores.
     Damaged,
     /// It is a piece of a whole compaction.
-    Manual,
+    Whole,
 }
 
 /// The compaction that is due, or `None`. A compaction that may not fit the room is

@@ -55,7 +55,7 @@ impl Walk {
             left[0].retain(|table| self.level_zero.contains(&table.id) && !table.is_damaged);
             if !left[0].is_empty() {
                 return Some(Pick {
-                    reason: Reason::Manual,
+                    reason: Reason::Whole,
                     ..pick_level_zero(&left, base, settings.room_bytes)
                 });
             }
@@ -122,7 +122,7 @@ impl Walk {
         Pick {
             inputs,
             output_level,
-            reason: Reason::Manual,
+            reason: Reason::Whole,
             cursor: Some((self.level, last.greatest_key.clone())),
         }
     }

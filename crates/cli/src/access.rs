@@ -51,9 +51,9 @@ fn variable(name: &str) -> Option<OsString> {
 
 /// The options of all commands that speak with nodes.
 ///
-/// What stands on the command line comes first, then the context, then the environment. A command
-/// whose nodes are named by `--url` or by the environment uses no context unless one is named, too:
-/// its token is for the nodes that it was saved with.
+/// A context is whole: where one is used, the environment says nothing of whom to trust or which
+/// token to show, and the command line alone replaces a part of it. Where `--url` names the nodes, a
+/// context is used only if `--context` names it, too. So a token goes to no cluster but its own.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Access")]
 pub struct AccessOptions {
@@ -83,6 +83,12 @@ pub struct TrustOptions {
     /// Also send the token to other machines over http://, where others can read it
     #[arg(long)]
     token_in_clear: bool,
+    /// The token of the environment.
+    #[arg(skip)]
+    token: Option<OsString>,
+    /// What names the file of the token, if not the option.
+    #[arg(skip)]
+    token_origin: Option<&'static str>,
 }
 
 /// What the options say.
@@ -106,14 +112,16 @@ impl AccessOptions {
     /// `--url`.
     ///
     /// # Errors
-    /// A context that does not exist; a URL in it or in the environment that is none; those of
-    /// [`TrustOptions::access`].
+    /// A context that does not exist; a URL in it or in the environment that is none; a file that
+    /// cannot be read or has something else in it; a token that no node gives out; `--ca` without a
+    /// node by `https://`.
     pub fn reach(&self, given: &[NodeUrl]) -> Result<(Vec<NodeUrl>, Access), Failure> {
         let named = variable(URL_VARIABLE);
-        let chosen = self.context.clone().or_else(|| {
-            let name = variable(CONTEXT_VARIABLE)?;
-            Some(name.to_string_lossy().into_owned())
-        });
+        let chosen = match &self.context {
+            Some(name) => Some(name.clone()),
+            None if !given.is_empty() => None,
+            None => variable(CONTEXT_VARIABLE).map(|name| name.to_string_lossy().into_owned()),
+        };
         let is_named = !given.is_empty() || named.is_some();
         let context = if chosen.is_some() || !is_named {
             saved(&Contexts::read()?, chosen)?
@@ -135,12 +143,12 @@ impl AccessOptions {
                 vec![values::url(URL_DEFAULT).map_err(Failure::usage)?]
             }
         };
-        let trust = match &context {
-            Some((_, context)) => self.trust.or(context),
-            None => self.trust.clone(),
+        self.trust.check_ca(&nodes)?;
+        let access = match &context {
+            Some((_, context)) => self.trust.or(context).access(&nodes),
+            None => self.trust.or_environment().access(&nodes),
         };
-        let access = trust.access(&nodes)?;
-        Ok((nodes, access))
+        Ok((nodes, access?))
     }
 }
 
@@ -169,15 +177,34 @@ impl TrustOptions {
             client_key,
             token_file: of_user.token_file.or_else(|| context.token_file.clone()),
             token_in_clear: of_user.token_in_clear || context.token_in_clear,
+            ..Self::default()
         }
+    }
+
+    /// These, and where they say nothing what the environment says.
+    fn or_environment(&self) -> Self {
+        let mut whole = self.clone();
+        whole.ca = whole
+            .ca
+            .or_else(|| variable(CA_VARIABLE).map(PathBuf::from));
+        if whole.token_file.is_none() {
+            whole.token = variable(TOKEN_VARIABLE);
+            if whole.token.is_none() {
+                let file = variable(TOKEN_FILE_VARIABLE).map(PathBuf::from);
+                whole.token_origin = file.as_ref().map(|_| TOKEN_FILE_VARIABLE);
+                whole.token_file = file;
+            }
+        }
+        whole
     }
 
     /// What they say, with absolute paths, as a context of these nodes.
     ///
     /// # Errors
-    /// The folder in which the command runs is gone; those of [`Self::access`], so that nothing
+    /// The folder in which the command runs is gone; files that cannot be used, so that nothing
     /// unusable is saved.
     pub fn context(&self, nodes: &[NodeUrl]) -> Result<Context, Failure> {
+        self.check_ca(nodes)?;
         self.access(nodes)?;
         let absolute = |file: &Option<PathBuf>| {
             let file = file.as_ref().map(std::path::absolute).transpose();
@@ -193,32 +220,32 @@ impl TrustOptions {
         })
     }
 
-    /// What they say about the nodes that the user has named.
-    ///
-    /// # Errors
-    /// A file that cannot be read or has something else in it, a token that no node gives
-    /// out, or `--ca` without a node by `https://`.
-    pub fn access(&self, nodes: &[NodeUrl]) -> Result<Access, Failure> {
-        let has_tls = nodes.iter().any(NodeUrl::is_https);
-        if self.ca.is_some() && !has_tls {
+    /// Refuses authorities where nothing would be encrypted.
+    fn check_ca(&self, nodes: &[NodeUrl]) -> Result<(), Failure> {
+        if self.ca.is_some() && !nodes.iter().any(NodeUrl::is_https) {
             return Err(Failure::usage(
                 "--ca: no URL begins with https://, so nothing would be encrypted: write https://, \
                  or omit --ca",
             ));
         }
+        Ok(())
+    }
+
+    /// What they say about these nodes.
+    ///
+    /// # Errors
+    /// A file that cannot be read or has something else in it; a token that no node gives out.
+    fn access(&self, nodes: &[NodeUrl]) -> Result<Access, Failure> {
         let access = Access {
             trust: Trust {
-                ca: self
-                    .ca
-                    .clone()
-                    .or_else(|| variable(CA_VARIABLE).map(PathBuf::from)),
+                ca: self.ca.clone(),
                 identity: self.client_cert.clone().zip(self.client_key.clone()),
             },
             config: OnceLock::new(),
             token: self.token()?,
             token_in_clear: self.token_in_clear,
         };
-        if has_tls {
+        if nodes.iter().any(NodeUrl::is_https) {
             access.tls()?;
         }
         Ok(access)
@@ -226,13 +253,12 @@ impl TrustOptions {
 
     fn token(&self) -> Result<Option<Token>, Failure> {
         if let Some(file) = &self.token_file {
-            return token_of_file("--token-file", file).map(Some);
+            let origin = self.token_origin.unwrap_or("--token-file");
+            return token_of_file(origin, file).map(Some);
         }
-        if let Some(token) = variable(TOKEN_VARIABLE) {
-            return parse_token(&token.to_string_lossy(), TOKEN_VARIABLE).map(Some);
-        }
-        let file = variable(TOKEN_FILE_VARIABLE).map(PathBuf::from);
-        file.map(|file| token_of_file(TOKEN_FILE_VARIABLE, &file))
+        let token = self.token.as_ref();
+        token
+            .map(|token| parse_token(&token.to_string_lossy(), TOKEN_VARIABLE))
             .transpose()
     }
 }

@@ -65,12 +65,17 @@ impl Context {
     /// Its nodes.
     ///
     /// # Errors
-    /// What stands there is no URL of a node, or there is none.
+    /// What stands there is no URL of a node, or there is none; a certificate without its key.
     pub fn nodes(&self) -> Result<Vec<NodeUrl>, Failure> {
         let nodes = self.urls.iter().map(|url| values::url(url));
         let nodes: Vec<NodeUrl> = nodes.collect::<Result<_, _>>().map_err(Failure::usage)?;
         if nodes.is_empty() {
             return Err(Failure::usage("it names no URL"));
+        }
+        if self.client_cert.is_some() != self.client_key.is_some() {
+            return Err(Failure::usage(
+                "client-cert and client-key belong together: name both, or none",
+            ));
         }
         Ok(nodes)
     }
@@ -92,7 +97,11 @@ impl Contexts {
         let refused =
             |problem: String| Failure::usage(problem).with_origin(&file.to_string_lossy());
         match std::fs::read_to_string(file) {
-            Ok(text) => toml::from_str(&text).map_err(|error| refused(error.message().to_owned())),
+            Ok(text) => toml::from_str(&text).map_err(|error| {
+                let text = error.to_string();
+                let place = text.lines().next().unwrap_or_default();
+                refused(format!("{place}: {}", error.message()))
+            }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
             Err(error) => Err(refused(format!("cannot read it: {error}"))),
         }

@@ -133,7 +133,7 @@ fn fetch(options: &ProfileOptions) -> Result<Vec<u8>, Failure> {
     let [url] = &*nodes else {
         return Err(Failure::usage(
             "a profile is of one node, and KVORUM_URL or the context names several: name the node \
-             with --url",
+             with --url, and with --context NAME too if it needs the token of a context",
         ));
     };
     let accept = match options.format {

@@ -132,7 +132,7 @@ impl Overview {
                         .map(i64::wrapping_neg),
                     certificate_seconds_left: status.and_then(certificate_seconds_left),
                     state: state_of(node).to_owned(),
-                    replica_state: status.map(|status| status.replica_state.clone()),
+                    replica_state: replica_state_of(node, &cluster.nodes),
                     hints_waiting: hints_for(&cluster.nodes, &node.name),
                     background_share: status.map(|status| status.background.share),
                     rebuild: status.and_then(|status| status.repair.rebuild.clone()),
@@ -158,13 +158,26 @@ impl Overview {
     }
 }
 
-/// The node's state in an overview.
+/// The node's state in an overview. The status of a node with very many members does not travel.
 fn state_of(node: &ClusterNode) -> &str {
+    let is_too_long = node.status_missed.as_deref() == Some(ClusterNode::STATUS_TOO_LONG);
     match (&node.status, node.missed.as_deref()) {
         (Some(status), _) => &status.state,
+        (None, None) if is_too_long => "serving",
         (None, Some("refused" | "suspected" | "timeout")) => "unreachable",
         (None, _) => "unknown",
     }
+}
+
+/// The replica state that a node says, or else another one of it.
+fn replica_state_of(node: &ClusterNode, nodes: &[ClusterNode]) -> Option<String> {
+    if let Some(status) = &node.status {
+        return Some(status.replica_state.clone());
+    }
+    let statuses = nodes.iter().filter_map(|other| other.status.as_ref());
+    let mut members = statuses.flat_map(|status| &status.cluster);
+    let member = members.find(|member| member.name == node.name && member.replica_state.is_some());
+    member?.replica_state.clone()
 }
 
 fn certificate_seconds_left(status: &Status) -> Option<u64> {

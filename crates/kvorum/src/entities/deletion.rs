@@ -55,14 +55,21 @@ pub(super) fn run(options: &DeleteOptions) -> Result<(), Failure> {
             "--prefix asks before it deletes, and stdin is no terminal: give --yes",
         ));
     }
-    let client = Arc::new(options.nodes.client(false)?);
+    if options.write.retry_writes {
+        return Err(Failure::usage(
+            "--retry-writes: the deletes of --prefix are always repeated: omit it",
+        ));
+    }
+    let (urls, client) = options.nodes.urls_and_client()?;
+    let client = Arc::new(client);
     wait_for(async {
         let counted_keys = client.count(&request).await;
         let keys = counted_keys.map_err(|error| failure_of(&error))?;
         let what = format!(
-            "{} with the prefix {}",
+            "{} with the prefix {} from the cluster of {}",
             counted(keys, "key"),
-            percent_form(&prefix)
+            percent_form(&prefix),
+            urls.join(", ")
         );
         if keys > 0 && !options.yes && !is_confirmed(&what)? {
             return Err(Failure::other("nothing is deleted"));

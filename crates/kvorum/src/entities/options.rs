@@ -55,6 +55,15 @@ impl NodeOptions {
         Ok(nodes.iter().map(ToString::to_string).collect())
     }
 
+    /// The URLs of the nodes, and a client of them that does not repeat a write whose outcome is
+    /// unknown.
+    ///
+    /// # Errors
+    /// Those of [`AccessOptions::reach`].
+    pub(super) fn urls_and_client(&self) -> Result<(Vec<String>, Client), Failure> {
+        Ok((self.urls()?, self.client(false)?))
+    }
+
     /// A client of the nodes. `repeats_writes` says whether it repeats a write whose outcome
     /// is unknown.
     ///

@@ -51,8 +51,9 @@ Examples:
   kvorum delete --prefix user/
   kvorum delete --prefix user/ --yes
 
---prefix counts the keys of the cluster, asks, and deletes them in batches. After an interruption the \
-same command deletes what is left.";
+--prefix counts the keys of the cluster, asks, and deletes them in batches. A batch whose outcome is \
+unknown is repeated, so what others write meanwhile may be deleted, too. After an interruption the same \
+command deletes what is left.";
 
 pub(super) const REPLICAS_HELP: &str = "\
 Examples:
@@ -125,7 +126,7 @@ pub(crate) struct DeleteOptions {
     #[command(flatten)]
     pub(super) nodes: NodeOptions,
     #[command(flatten)]
-    write: WriteOptions,
+    pub(super) write: WriteOptions,
 }
 
 /// The options of `replicas`.
@@ -219,6 +220,7 @@ async fn get_all(client: &Client, keys: &[Vec<u8>], options: &GetOptions) -> Res
             Err(error) => {
                 let failure = failure_of(&error);
                 if failure.code() != ABSENT_CODE {
+                    output.flush()?;
                     return Err(failure.with_origin(&percent_form(key)));
                 }
                 report_line(&format!("{}: {}", percent_form(key), failure.line()));
@@ -234,7 +236,10 @@ async fn get_all(client: &Client, keys: &[Vec<u8>], options: &GetOptions) -> Res
                 value: Some(found.value),
                 ..Entity::default()
             };
-            output.write(|line| scan::put_line(&entity, false, line))?;
+            if !output.write(|line| scan::put_line(&entity, false, line))? {
+                // The reader of the output has what it wanted.
+                return Ok(());
+            }
         }
     }
     output.flush()?;

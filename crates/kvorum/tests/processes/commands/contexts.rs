@@ -46,7 +46,7 @@ fn a_saved_cluster_is_asked_unless_another_is_named() {
         (&["put", "k", "v"], &[("KVORUM_URL", node)], 0, ""),
         (
             &["put", "k", "v", "--url", node],
-            &[("KVORUM_CONTEXT", "gone")],
+            &[("KVORUM_CONTEXT", "nowhere")],
             0,
             "",
         ),
@@ -57,6 +57,14 @@ fn a_saved_cluster_is_asked_unless_another_is_named() {
             "live is the current context",
         ),
         (&["get", "k"], &[], 0, ""),
+        // The token of the environment is for other clusters than that of a context.
+        (&["get", "k"], &[("KVORUM_TOKEN", "no token")], 0, ""),
+        (
+            &["get", "k", "--url", node],
+            &[("KVORUM_TOKEN", "no token")],
+            2,
+            "KVORUM_TOKEN has no token",
+        ),
         (&["get", "k", "--context=test"], &[], 2, "only gone, live"),
         (
             &["context", "remove", "live"],

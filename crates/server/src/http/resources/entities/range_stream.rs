@@ -177,7 +177,7 @@ impl BodyStream for RangeStream {
                         let chunk = self.chunk_of(told).counted(Some(memory));
                         return Poll::Ready(Some(Ok(Frame::data(chunk))));
                     }
-                    let continuation = self.listing.as_ref().map(Listing::continuation);
+                    let continuation = self.listing.as_mut().map(Listing::continuation);
                     let range = range.take().and_then(|mut range| {
                         match continuation.unwrap_or(Continuation::Next) {
                             Continuation::Next => Some(range),

@@ -21,7 +21,7 @@ from harness import Cluster, Parser, kvorum, load
 # Long enough for memtables to be flushed and tables to be merged.
 SECONDS = 6
 RATE = 20_000
-# Ranges and mixed loads ask for more at a time.
+# Scans and mixed loads ask for more at a time.
 YCSB_RATE = 1_000
 OPTIONS = ("--memory", "128MiB", "--threads", "2")
 

@@ -173,15 +173,15 @@ def memory_long(arguments):
             written = peak()
             reads = stall("/v0/entity?id=key{}", 60)
             read = peak()
-            ranges = stall("/v0/entities?start=a", 20)
+            scans = stall("/v0/entities?start=a", 20)
             stalled = peak()
             figure(f"memory-long-{kind}-stalled", stalled, "MiB resident at most", at_most(192), 0)
             puts.update(put(key % 8, value(key)) for key in range(24))
             time.sleep(5)
-            print(f"  {kind}: peak {written:.0f} MiB written, {read:.0f} read, {stalled:.0f} in ranges, {peak():.0f} overwritten; "
-                  f"statuses of puts {dict(puts)}, of stalled reads {dict(reads)}, of stalled ranges {dict(ranges)}", flush=True)
+            print(f"  {kind}: peak {written:.0f} MiB written, {read:.0f} read, {stalled:.0f} in scans, {peak():.0f} overwritten; "
+                  f"statuses of puts {dict(puts)}, of stalled reads {dict(reads)}, of stalled scans {dict(scans)}", flush=True)
             figure(f"memory-long-{kind}-stored", puts[201], "of 30 values stored", at_least(30), 0)
-            figure(f"memory-long-{kind}-held", reads[200] + ranges[200], "of 80 stalled answers begun", decimals=0)
+            figure(f"memory-long-{kind}-held", reads[200] + scans[200], "of 80 stalled answers begun", decimals=0)
         figure("memory-long", peak(), "MiB resident at most", at_most(192), 0)
     finally:
         server.stop()

@@ -4,8 +4,8 @@
     cargo build --profile dist -p kvorum -p lab-cli
     python3 bench/soak.py [--kvorum target/dist/kvorum] [--minutes 60] [--rate 500] [--keys 100000] [--samples FILE]
 
-One load sends single puts, gets, deletes and ranges, another one batches; four fifths of the operations are single.
-Every ten seconds the benchmark reads a range of the whole cluster, and notes what each node takes of the machine;
+One load sends single puts, gets, deletes and scans, another one batches; four fifths of the operations are single.
+Every ten seconds the benchmark scans the whole cluster, and notes what each node takes of the machine;
 --samples keeps that as CSV. The nodes compare themselves often and forget what was deleted after a minute, so an
 hour has as many repair as months have otherwise. The values have 1 KiB, and the keys stay the same, so that after a
 while everything should stay as large as it is.
@@ -32,7 +32,7 @@ BATCH = 20
 OPTIONS = ("--memory", "128MiB", "--threads", "1", "--repair-interval", "30s", "--full-repair-interval", "3m",
            "--gc-grace", "1m", "--hint-age-max", "30s", "--clock-drift-max", "10s")
 VALUES = ("--value-bytes", "1024", "--ack", "2", "--from", "3")
-SINGLE = ("mixed", "--mix", "put=35,get=45,delete=10,range=10", "--range-limit", "20")
+SINGLE = ("mixed", "--mix", "put=35,get=45,delete=10,scan=10", "--scan-limit", "20")
 BATCHES = ("mixed", "--mix", "put=40,get=50,delete=10", "--batch", BATCH)
 # What of a node is sampled, with its unit and how much of its median it may grow in an hour.
 SAMPLED = {"memory": ("MiB resident", 0.05), "descriptors": ("open files", 0), "threads": ("threads", 0), "disk": ("MiB in its folder", 0.05)}
@@ -60,22 +60,22 @@ def sample(node, folder):
     }
 
 
-def read_range(port):
-    """Reads a range of the whole cluster. Returns whether it succeeded."""
+def is_scanned(port):
+    """Scans the whole cluster. Returns whether it succeeded."""
     url = f"http://127.0.0.1:{port}/v0/entities?start=0&limit=2000&scope=cluster"
     try:
         return len(urllib.request.urlopen(url, timeout=60).read()) > 0
     except (OSError, http.client.HTTPException) as error:
-        print(f"  a range of the cluster failed: {error}", flush=True)
+        print(f"  a scan of the cluster failed: {error}", flush=True)
         return False
 
 
 def watch(server, folders, is_over):
-    """Samples all nodes until the loads are over. Returns (seconds, samples of all nodes) and how many ranges failed."""
+    """Samples all nodes until the loads are over. Returns (seconds, samples of all nodes) and how many scans failed."""
     rows, began, failed = [], time.monotonic(), 0
     while not is_over.is_set():
         rows.append((time.monotonic() - began, [sample(node, folder) for node, folder in zip(server.nodes, folders)]))
-        failed += not read_range(server.ports[len(rows) % len(server.ports)])
+        failed += not is_scanned(server.ports[len(rows) % len(server.ports)])
         if len(rows) % 30 == 1:
             print(f"  {rows[-1][0] / 60:4.0f} min: " + "; ".join(
                 f"{one['memory']:.0f} MiB, {one['descriptors']} files, {one['threads']} threads, {one['disk']:.0f} MiB of disk" for one in rows[-1][1]
@@ -138,7 +138,7 @@ def main():
             thread.start()
         ending = threading.Thread(target=lambda: ([thread.join() for thread in loads], is_over.set()), daemon=True)
         ending.start()
-        rows, ranges_failed = watch(server, folders, is_over)
+        rows, scans_failed = watch(server, folders, is_over)
         repair = sum(metric(port, "kvorum_repair_sessions_total") for port in server.ports)
     finally:
         server.stop()
@@ -146,11 +146,11 @@ def main():
         write_samples(arguments.samples, rows)
     for name, found in runs.items():
         print(f"  {name}: {found['succeeded']} requests succeeded, failed {found['failed'] or 'none'}", flush=True)
-    print(f"  {len(rows)} samples and ranges of the cluster, {repair:.0f} repair", flush=True)
+    print(f"  {len(rows)} samples and scans of the cluster, {repair:.0f} repair", flush=True)
     judge(rows)
     for name, found in runs.items():
         figure(f"{name}-failed", sum(found["failed"].values()), "requests failed", at_most(0), 0)
-    figure("ranges-failed", ranges_failed, "ranges of the cluster failed", at_most(0), 0)
+    figure("scans-failed", scans_failed, "scans of the cluster failed", at_most(0), 0)
     print_verdicts()
 
 

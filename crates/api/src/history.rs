@@ -35,7 +35,7 @@ pub struct HistorySample {
     pub writes: Vec<u32>,
     /// Operations of batches.
     pub batch_operations: u32,
-    /// Requests for keys, ranges and batches, and operations of batches, that were answered
+    /// Requests for keys, scans and batches, and operations of batches, that were answered
     /// `503`.
     pub refused: u32,
     /// Those that were answered `500`, `504` or `507`.

@@ -3,7 +3,7 @@
 //!
 //! - `client`: several nodes, and which of them to retry, and how often.
 //! - `entity`: requests for one key.
-//! - `range`: scans that survive the death of a node, and never mistake a truncated stream for a
+//! - `scan`: scans that survive the death of a node, and never mistake a truncated stream for a
 //!   complete one.
 //! - `import`: many lines in batches, without losing one.
 //! - `single`: one request to one node.
@@ -19,7 +19,7 @@ mod error;
 mod import;
 mod node;
 mod query;
-mod range;
+mod scan;
 mod single;
 #[cfg(test)]
 mod testing;
@@ -36,6 +36,6 @@ pub use import::{
 };
 pub use node::{HostError, Node, Token, TokenError};
 pub use query::Replicas;
-pub use range::{RangeReader, RangeRequest, Scope};
+pub use scan::{ScanReader, ScanRequest, Scope};
 pub use single::{SingleRequest, SingleResponse, fetch};
 pub use text::{one_line, parse_base64, parse_percent, percent_form};

@@ -6,7 +6,7 @@
 //!   can be configured, [`Resources`] what the node may use.
 //! - [`Worker`] (`worker`) answers on one runtime: its coordinator, its links to the other
 //!   nodes, its way to this node's own store, and their upkeep.
-//! - `coordinator` asks the replicas of a key, and counts answers; `scans` reads ranges of keys.
+//! - `coordinator` asks the replicas of a key, and counts answers; `scans` reads keys in order.
 //! - `peer_requests` serves what peers ask for.
 //! - `handshakes` fills and evaluates the hellos of handshakes with peers, and tells all workers
 //!   which peers have come up.

@@ -259,7 +259,7 @@ impl SimulatedNode {
 
     /// Tells the live entities of the whole cluster from `start` on: those that were told, and
     /// whether that is all.
-    pub async fn range(&self, start: &[u8], replicas: Replicas) -> (Vec<Entry>, bool) {
+    pub async fn scan(&self, start: &[u8], replicas: Replicas) -> (Vec<Entry>, bool) {
         let worker = self.next_worker();
         let (clock, coordinator) = (worker.clock(), worker.coordinator());
         let deadline = worker.deadline_after(clock.monotonic());

@@ -38,4 +38,4 @@ pub use replicas::{
 };
 pub use shared_bounds::{BeforeRead, SharedBounds};
 pub use submissions::Submissions;
-pub use wait_sites::RANGE_MEMORY;
+pub use wait_sites::SCAN_MEMORY;

@@ -9,8 +9,8 @@ pub(crate) static TURN: WaitSite = WaitSite::new("queue;engine write;turn of the
 /// A read waits for a thread that may block.
 pub(crate) static READ_POOL: WaitSite = WaitSite::new("queue;read pool");
 
-/// A range waits for memory to read its next batch.
-pub static RANGE_MEMORY: WaitSite = WaitSite::new("queue;scan memory");
+/// A scan waits for memory to read its next batch.
+pub static SCAN_MEMORY: WaitSite = WaitSite::new("queue;scan memory");
 
 /// A completion of another thread waits for the runtime.
 pub(crate) static COMPLETIONS: WaitSite = WaitSite::new("queue;outbox");

@@ -28,9 +28,9 @@ pub enum Action {
     Delete,
     /// Get.
     Get,
-    /// What a range of the cluster tells of the key. Each key of the range is an operation
+    /// What a scan of the cluster tells of the key. Each key of the scan is an operation
     /// of its own. The absence of a key says nothing about its version.
-    Range,
+    Scan,
 }
 
 /// A request of a client to a node.
@@ -263,7 +263,7 @@ impl fmt::Display for Request {
             } => write!(formatter, "PUT key {key} for {ttl} s")?,
             Action::Delete => write!(formatter, "DELETE key {key}")?,
             Action::Get => write!(formatter, "GET key {key}")?,
-            Action::Range => write!(formatter, "RANGE over key {key}")?,
+            Action::Scan => write!(formatter, "SCAN over key {key}")?,
         }
         write!(formatter, " {ack}/{from}")
     }

@@ -11,7 +11,7 @@
 //! Below the bound all replicas of a version have it. What a read promises by overlapping acks
 //! rests on the replicas of the version alone.
 //!
-//! What a range tells of a key is a read that has no part in the promise that reads never go
+//! What a scan tells of a key is a read that has no part in the promise that reads never go
 //! back. A key that it does not tell may have been deleted, or may have expired, under a version
 //! that the client does not see.
 //!
@@ -19,7 +19,7 @@
 //! The checker takes two versions with equal timestamps for equally new.
 
 #[cfg(test)]
-mod range_tests;
+mod scan_tests;
 #[cfg(test)]
 mod tests;
 
@@ -283,9 +283,9 @@ fn forgotten_by(read: &Operation, operations: &[(OperationId, &Operation)]) -> O
     let Some(Outcome::Found { version: None, .. }) = read.outcome() else {
         return None;
     };
-    // What a range leaves out need not be forgotten.
+    // What a scan leaves out need not be forgotten.
     let forgotten = match read.request.action {
-        Action::Range => Timestamp::MAX,
+        Action::Scan => Timestamp::MAX,
         _ => read.forgotten,
     };
     let dead = operations.iter().filter_map(|(_, write)| {

@@ -194,7 +194,7 @@ pub(crate) fn achieved_text(requested: Option<&str>, run: &Run) -> String {
 pub(crate) fn method(operation: Operation) -> &'static str {
     match operation {
         Operation::Put | Operation::Insert | Operation::ReadModifyWrite => "PUT",
-        Operation::Get | Operation::GetMissing | Operation::Range => "GET",
+        Operation::Get | Operation::GetMissing | Operation::Scan => "GET",
         Operation::Delete => "DELETE",
     }
 }

@@ -1,4 +1,4 @@
-//! Single requests to a node: pages, profiles, a range. Loads are sent by the
+//! Single requests to a node: pages, profiles, a scan. Loads are sent by the
 //! generator.
 
 use crate::Error;

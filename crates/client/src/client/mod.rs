@@ -32,8 +32,8 @@ const BACKOFF_MAX: Duration = Duration::from_secs(2);
 pub struct Settings {
     /// How long it waits for a connection, and for the next byte.
     pub limits: Limits,
-    /// How long a range may be silent. `None`: as long as a node may be that works on one.
-    pub range_silence_max: Option<Duration>,
+    /// How long a scan may be silent. `None`: as long as a node may be that works on one.
+    pub scan_silence_max: Option<Duration>,
     /// How many more times it asks all nodes, once each has failed.
     pub retries: u32,
     /// Whether it repeats a write whose outcome is unknown.

@@ -86,8 +86,8 @@ async fn nodes_that_are_not_trusted_are_not_asked_again() {
     let client = crate::testing::client_of(vec![node.clone(), node], patient);
     let read = client.get(b"k", crate::Replicas::default()).await;
     assert_eq!(read.unwrap_err().remedy(), Remedy::Identify);
-    let mut range = client.range(crate::RangeRequest::all(crate::Scope::Cluster));
-    assert_eq!(range.next().await.unwrap_err().remedy(), Remedy::Identify);
+    let mut scan = client.scan(crate::ScanRequest::all(crate::Scope::Cluster));
+    assert_eq!(scan.next().await.unwrap_err().remedy(), Remedy::Identify);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@ use super::*;
 use crate::testing::store::{TestStore, entities, stream};
 use crate::testing::tls::{TestAuthority, trusting_nobody};
 use crate::testing::{SETTINGS, Script, TestNode, client_of, until};
-use crate::{RangeRequest, Remedy, Replicas, Scope};
+use crate::{Remedy, Replicas, ScanRequest, Scope};
 use api::Entity;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -184,7 +184,7 @@ async fn what_is_exported_and_imported_is_exported_the_same() {
         let imported = import_into([&node], &text, Position::default(), settings(), &told);
         imported.await.unwrap();
         let client = client_of(vec![node.node.clone()], SETTINGS);
-        let mut reader = client.range(RangeRequest::all(Scope::Cluster));
+        let mut reader = client.scan(ScanRequest::all(Scope::Cluster));
         let mut again = Vec::new();
         while let Some(entity) = reader.next().await.unwrap() {
             entity.write_line(false, &mut again);

@@ -33,7 +33,7 @@ pub(crate) const SETTINGS: Settings = Settings {
         connect_max: PATIENCE,
         silence_max: PATIENCE,
     },
-    range_silence_max: None,
+    scan_silence_max: None,
     retries: 0,
     repeats_writes: false,
 };

@@ -1,4 +1,4 @@
-//! A store of a test: what its nodes answer to ranges and batches.
+//! A store of a test: what its nodes answer to scans and batches.
 
 use super::{Received, Script, TestNode};
 use crate::text::parse_percent;
@@ -39,12 +39,12 @@ impl TestStore {
         if request.line.starts_with("POST /v0/batch") {
             stream(&self.run(&request.body, |_| 201), None)
         } else {
-            stream(&self.range(request), Some(Trailers::default()))
+            stream(&self.scan(request), Some(Trailers::default()))
         }
     }
 
-    /// The lines of a range.
-    pub(crate) fn range(&self, request: &Received) -> Vec<String> {
+    /// The lines of a scan.
+    pub(crate) fn scan(&self, request: &Received) -> Vec<String> {
         let parameter = |name: &str| {
             let query = request.line.split_once('?').unwrap().1;
             let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
@@ -97,7 +97,7 @@ impl TestStore {
     }
 }
 
-/// What stands behind the body of a range.
+/// What stands behind the body of a scan.
 #[derive(Default)]
 pub(crate) struct Trailers {
     pub(crate) count: Option<&'static str>,

@@ -24,7 +24,7 @@ pub(super) fn text(layout: &ClusterLayout, console: &str) -> String {
     };
     let _ = writeln!(text, "\nOpen the console{tour}:\n  {console}");
     let (program_access, curl_access) = access(layout);
-    // The write goes to one node, the read to another, the range to a
+    // The write goes to one node, the read to another, the scan to a
     // third.
     let url = |index: usize| nodes[index % nodes.len()].url();
     let (first, second, third) = (url(0), url(1), url(2));

@@ -14,7 +14,7 @@ use crate::text::report_line;
 use cli::progress::{Progress, Stage};
 use client::{
     Client, ImportError, ImportObserver, ImportOperation, ImportProgress, ImportSettings,
-    LineFailure, Position, RangeRequest, Scope, Waiting, percent_form,
+    LineFailure, Position, ScanRequest, Scope, Waiting, percent_form,
 };
 use serde::Serialize;
 use std::io::{self, IsTerminal, Read, Write};
@@ -46,7 +46,7 @@ struct Deleted {
 /// See `outcome`.
 pub(super) fn run(options: &DeleteOptions) -> Result<(), Failure> {
     let prefix = options.keys.prefix()?;
-    let mut request = RangeRequest::all(Scope::Cluster);
+    let mut request = ScanRequest::all(Scope::Cluster);
     request.set_prefix(&prefix);
     request.has_values = false;
     request.replicas = options.replicas.into();
@@ -97,7 +97,7 @@ fn is_confirmed(what: &str) -> Result<bool, Failure> {
 }
 
 /// Deletes the keys of a scan. Returns how many.
-async fn delete(client: &Arc<Client>, request: RangeRequest, keys: u64) -> Result<u64, Failure> {
+async fn delete(client: &Arc<Client>, request: ScanRequest, keys: u64) -> Result<u64, Failure> {
     let settings = ImportSettings {
         operation: ImportOperation::Delete,
         replicas: request.replicas,
@@ -126,7 +126,7 @@ async fn delete(client: &Arc<Client>, request: RangeRequest, keys: u64) -> Resul
         &mut shown,
     );
     let scanning = async {
-        let mut reader = client.range(request);
+        let mut reader = client.scan(request);
         loop {
             match reader.next().await {
                 Ok(Some(entity)) => {

@@ -4,17 +4,17 @@
 //! last line that arrived, so that `--resume` can continue there.
 
 use super::files::{Partial, PartialError};
+use super::key_range::{KeyRangeOptions, transferred};
 use super::options::TransferOptions;
 use super::outcome::failure_of;
 use super::output::{Output, print_json};
-use super::ranges::{RangeOptions, transferred};
 use super::waiting::wait_for;
 use crate::failure::Failure;
 use crate::text::report_line;
 use api::Entity;
 use clap::Args;
 use cli::progress::{Progress, Stage};
-use client::{Client, Error, RangeRequest, Scope, percent_form};
+use client::{Client, Error, ScanRequest, Scope, percent_form};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use units::count;
@@ -48,7 +48,7 @@ pub(crate) struct ExportOptions {
     #[arg(long)]
     node: bool,
     #[command(flatten)]
-    range: RangeOptions,
+    range: KeyRangeOptions,
     /// Print a line of JSON about the result
     #[arg(long)]
     json: bool,
@@ -65,7 +65,7 @@ struct Exported {
     bytes: u64,
 }
 
-/// Exports a range.
+/// Exports a range of keys.
 ///
 /// # Errors
 /// See `outcome`.
@@ -91,12 +91,12 @@ pub(super) fn run(options: &ExportOptions) -> Result<(), Failure> {
 
 async fn to_stdout(
     client: &Client,
-    request: RangeRequest,
+    request: ScanRequest,
     options: &ExportOptions,
 ) -> Result<(), Failure> {
     let mut output = Output::stdout();
     let mut shown = Shown::new(client, &request, options.transfer.progress(true)).await;
-    let mut reader = client.range(request);
+    let mut reader = client.scan(request);
     let ended = loop {
         match reader.next().await {
             Ok(Some(entity)) => {
@@ -116,7 +116,7 @@ async fn to_stdout(
 
 async fn to_file(
     client: &Client,
-    mut request: RangeRequest,
+    mut request: ScanRequest,
     options: &ExportOptions,
 ) -> Result<(), Failure> {
     let name = options.file.display();
@@ -126,7 +126,7 @@ async fn to_file(
             .map_err(|problem| Failure::usage(format!("{name}.partial {problem}")))?;
     }
     let mut shown = Shown::new(client, &request, options.transfer.progress(false)).await;
-    let mut reader = client.range(request);
+    let mut reader = client.scan(request);
     let mut streams = 0;
     // Where what the present stream has brought begins.
     let mut stream_begin = partial.bytes();
@@ -179,7 +179,7 @@ struct Shown {
 }
 
 impl Shown {
-    async fn new(client: &Client, request: &RangeRequest, progress: Progress) -> Self {
+    async fn new(client: &Client, request: &ScanRequest, progress: Progress) -> Self {
         let all = if progress.is_shown() {
             client.entities_about(request).await
         } else {
@@ -208,7 +208,7 @@ fn cut(error: &Error) -> Failure {
 }
 
 /// Continues behind a line of an earlier export.
-fn go_on_behind(line: &[u8], request: &mut RangeRequest) -> Result<(), String> {
+fn go_on_behind(line: &[u8], request: &mut ScanRequest) -> Result<(), String> {
     let entity = Entity::parse(line).map_err(|problem| {
         format!("does not end with a line of an export ({problem}): remove it, and start again")
     })?;
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn an_export_goes_on_behind_its_last_key_and_only_in_its_own_range() {
-        let mut request = RangeRequest::all(Scope::Cluster);
+        let mut request = ScanRequest::all(Scope::Cluster);
         request.set_prefix(b"b");
         go_on_behind(br#"{"key":"b7","value":""}"#, &mut request).unwrap();
         assert_eq!(request.start, b"b7\0");

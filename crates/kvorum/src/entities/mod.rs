@@ -1,7 +1,7 @@
 //! `kvorum get`, `put`, `delete`, `replicas`, `scan`, `import`, `export`: commands for entities.
 //! The crate `client` talks to the nodes; this code reads options, and reads and writes files.
 //!
-//! - `options`, `ranges`: what the commands have in common: nodes, replicas, keys.
+//! - `options`, `key_range`: what the commands have in common: nodes, replicas, keys.
 //! - `single`: the commands for single keys; `deletion`: that of all keys with a prefix.
 //! - `scan`, `import`, `export`: those for many; `files`: their files.
 //! - `outcome`: which exit code and which line each failure becomes.
@@ -11,10 +11,10 @@ mod deletion;
 mod export;
 mod files;
 mod import;
+mod key_range;
 mod options;
 mod outcome;
 mod output;
-mod ranges;
 mod scan;
 mod single;
 mod waiting;
@@ -41,7 +41,7 @@ pub(crate) enum EntityCommand {
     /// Show which nodes hold a key
     #[command(after_help = single::REPLICAS_HELP)]
     Replicas(ReplicasOptions),
-    /// Print the keys and values of a range
+    /// Print the entities of a range of keys
     #[command(after_help = scan::HELP)]
     Scan(ScanOptions),
     /// Store the entities of a file with lines of JSON

@@ -1,16 +1,16 @@
-//! `kvorum scan`: the entities of a range, as lines of text or of JSON.
+//! `kvorum scan`: the entities of a range of keys, as lines of text or of JSON.
 
+use super::key_range::{KeyRangeOptions, transferred};
 use super::options::TransferOptions;
 use super::outcome::failure_of;
 use super::output::{Output, print_lines};
-use super::ranges::{RangeOptions, transferred};
 use super::waiting::wait_for;
 use crate::failure::Failure;
 use crate::values::count;
 use api::Entity;
 use clap::Args;
 use cli::progress::Stage;
-use client::{Client, RangeRequest, Scope, percent_form};
+use client::{Client, ScanRequest, Scope, percent_form};
 
 pub(super) const HELP: &str = "\
 Examples:
@@ -33,7 +33,7 @@ pub(crate) struct ScanOptions {
     #[arg(long)]
     cluster: bool,
     #[command(flatten)]
-    range: RangeOptions,
+    range: KeyRangeOptions,
     /// Stop after N entities
     #[arg(long, value_name = "N", value_parser = count(1..=u64::MAX), help_heading = "Range")]
     limit: Option<u64>,
@@ -50,7 +50,7 @@ pub(crate) struct ScanOptions {
     transfer: TransferOptions,
 }
 
-/// Prints the entities of a range.
+/// Prints the entities of a range of keys.
 ///
 /// # Errors
 /// See `outcome`.
@@ -80,12 +80,8 @@ pub(super) fn run(options: &ScanOptions) -> Result<(), Failure> {
     })
 }
 
-async fn scan(
-    client: &Client,
-    request: RangeRequest,
-    options: &ScanOptions,
-) -> Result<(), Failure> {
-    let mut reader = client.range(request);
+async fn scan(client: &Client, request: ScanRequest, options: &ScanOptions) -> Result<(), Failure> {
+    let mut reader = client.scan(request);
     let mut output = Output::stdout();
     let mut progress = options.transfer.progress(true);
     let (mut count, mut last_key) = (0, None);

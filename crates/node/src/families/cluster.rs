@@ -47,7 +47,7 @@ fn coordination(metrics: &Metrics) -> Vec<Family> {
         Family::counter(
             "kvorum_scan_reads",
             "Keys of cluster scans that were read one by one because their replicas differed",
-            sum(|counts| &counts.range_reads),
+            sum(|counts| &counts.scan_reads),
         ),
         Family::counters(
             "kvorum_not_enough_replicas",

@@ -30,7 +30,7 @@ pub(crate) struct CoordinationMetrics {
     /// Reads that asked one more replica because one was slow.
     pub(crate) hedges: Cell,
     /// Keys of scans that were read singly, because their replicas differed.
-    pub(crate) range_reads: Cell,
+    pub(crate) scan_reads: Cell,
     /// Requests that too few replicas answered, by the reason of the first replica that failed
     /// outright.
     pub(crate) not_enough: [Cell; MISSES.len()],

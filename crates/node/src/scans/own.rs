@@ -9,8 +9,8 @@ use base::{Refused, Reservation};
 use cluster::sweep::KeptScope;
 use lsm::Scan;
 use replica::Completion;
-use replica::RANGE_MEMORY;
 use replica::RangeDigest;
+use replica::SCAN_MEMORY;
 use replica::{PoolFull, Read, ReadJob};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -254,7 +254,7 @@ impl Coordinator {
         let mut wait = self.pending.wait(deadline);
         let reservation = tokio::select! {
             biased;
-            taken = self.scans.reserve(memory, &RANGE_MEMORY) => taken.ok(),
+            taken = self.scans.reserve(memory, &SCAN_MEMORY) => taken.ok(),
             // Nothing was asked yet, so this is the deadline.
             _ = wait.next() => None,
         };

@@ -7,7 +7,7 @@
 
 use base::{Quota, Refused, Reservation};
 use replica::PAGE_BYTES_MAX;
-use replica::RANGE_MEMORY;
+use replica::SCAN_MEMORY;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl ScanWindow {
         let page_bytes_max = fitting(windows.max(), nodes).min(page_bytes_max);
         let page_bytes = PAGE_BYTES_MIN.min(page_bytes_max);
         let held = windows
-            .reserve(pages_bytes(page_bytes, nodes), &RANGE_MEMORY)
+            .reserve(pages_bytes(page_bytes, nodes), &SCAN_MEMORY)
             .await?;
         Ok(Self {
             held: RefCell::new(held),

@@ -105,7 +105,7 @@ pub struct Link {
     read_wait_site: WaitSite,
     write_wait_site: WaitSite,
     sweep_wait_site: WaitSite,
-    range_wait_site: WaitSite,
+    scan_wait_site: WaitSite,
     examine_wait_site: WaitSite,
     /// Notified to dial at once.
     redial: Notify,
@@ -130,7 +130,7 @@ impl Link {
             read_wait_site: calls::wait_site(&name, "read"),
             write_wait_site: calls::wait_site(&name, "write"),
             sweep_wait_site: calls::wait_site(&name, "repair"),
-            range_wait_site: calls::wait_site(&name, "range"),
+            scan_wait_site: calls::wait_site(&name, "scan"),
             examine_wait_site: calls::wait_site(&name, "examine"),
             name,
             url,
@@ -502,7 +502,7 @@ impl Link {
             CallKind::Read => &self.read_wait_site,
             CallKind::Write => &self.write_wait_site,
             CallKind::Sweep => &self.sweep_wait_site,
-            CallKind::Page => &self.range_wait_site,
+            CallKind::Page => &self.scan_wait_site,
             CallKind::Examine => &self.examine_wait_site,
         });
     }

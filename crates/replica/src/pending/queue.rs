@@ -30,7 +30,7 @@ pub enum Completion {
     ),
     /// The sum over a range, and whether it is complete.
     Digested(Box<RangeDigest>, Result<bool, Error>),
-    /// A page of a range.
+    /// A page of a scan.
     Paged(Result<ScanPage, Error>),
     /// A peer answered, or no answer of it can come.
     Peer(PeerAnswer),

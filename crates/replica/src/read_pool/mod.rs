@@ -45,7 +45,7 @@ pub enum Read {
     /// The next keys of a sum over a range. They are dropped once they are added, and the
     /// reservation stands for them until then.
     Digest(Box<RangeDigest>, Reservation),
-    /// A page of a range of the cluster; the reservation stands for it while it is read.
+    /// A page of a scan of the cluster; the reservation stands for it while it is read.
     Page(Box<PageRead>, Reservation),
 }
 

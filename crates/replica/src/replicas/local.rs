@@ -42,7 +42,7 @@ pub struct LocalReplica {
     pub clock: Arc<dyn Clock>,
     /// Limits the log lines that requests cause.
     pub log: Arc<LimitedLog>,
-    /// For the pages of ranges.
+    /// For the pages of scans.
     pub telling: PageTelling,
     /// The other nodes, with which what may be late is compared.
     pub peers: Rc<Peers>,

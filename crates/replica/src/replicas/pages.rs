@@ -45,7 +45,7 @@ impl LocalReplica {
         let mut wait = self.pending.wait(deadline);
         let turn = tokio::select! {
             biased;
-            taken = turns.reserve(turn_bytes, &wait_sites::RANGE_MEMORY) => taken.ok(),
+            taken = turns.reserve(turn_bytes, &wait_sites::SCAN_MEMORY) => taken.ok(),
             // Nothing was asked yet, so this is the deadline.
             _ = wait.next() => None,
         };

@@ -32,7 +32,7 @@ pub struct MemorySplit {
     pub batch_streams_max: usize,
     /// Long values on their way through the store, which no quota counts.
     pub store_values_bytes: usize,
-    /// How many ranges are streamed at a time.
+    /// How many scans are streamed at a time.
     pub scans_max: usize,
     /// TLS; all 0 without it.
     pub tls: TlsSplit,
@@ -115,7 +115,7 @@ impl TlsSplit {
 }
 
 impl MemorySplit {
-    /// What one range holds: a batch as it was read, and the same batch encoded.
+    /// What one scan holds: a batch as it was read, and the same batch encoded.
     const SCAN_BYTES: usize = 2 * BATCH_BYTES_MAX;
 
     /// What a request of a peer takes in addition to its value: the key and the frame.
@@ -171,7 +171,7 @@ impl MemorySplit {
     /// | writes that wait for their commit | 2 |
     /// | requests that are being received | 1 1/2 |
     /// | long answers | 1 |
-    /// | ranges | 1 |
+    /// | scans | 1 |
     /// | operations of batches | 1/8 |
     /// | answers of batches | 1/8 |
     /// | chunked batches, 192 KiB each | 1/4 |
@@ -193,7 +193,7 @@ impl MemorySplit {
     /// They have a part of their own, so that two busy nodes never wait for each
     /// other's clients.
     ///
-    /// Long uploads, requests of peers, long answers and the batch that a range reads
+    /// Long uploads, requests of peers, long answers and the batch that a scan reads
     /// each have room for the longest value, and long uploads for the longest batch and for the
     /// longest line of one. The cache makes up for that, for long values in the store, and for
     /// memtables whose size was configured. Where values may be longer than by default, the sum

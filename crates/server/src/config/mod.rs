@@ -62,7 +62,7 @@ pub struct ServerConfig {
     /// answers `503` to all others. Default: one for each 128 KiB of memory, between 256
     /// and 16,384.
     pub connections_max: usize,
-    /// How many ranges are streamed at a time; more wait. `None`: that of
+    /// How many scans are streamed at a time; more wait. `None`: that of
     /// [`MemorySplit::scans_max`].
     pub scans_max: Option<usize>,
     /// How long a connection may be idle between requests. Default: 75 s.
@@ -73,7 +73,7 @@ pub struct ServerConfig {
     /// The span over which at least 64 KiB of a request's body must arrive a second, if
     /// it does not end within the span. Default: 10 s.
     pub body_timeout: Duration,
-    /// How long an answer (also a range) may wait for a client that reads nothing of
+    /// How long an answer (also a scan) may wait for a client that reads nothing of
     /// it, or less than 8 KiB a second, before the node cuts it. Default: 30 s.
     pub scan_stall_timeout: Duration,
     /// How long a shutdown waits for admitted requests. Default: 8 s, which leaves the

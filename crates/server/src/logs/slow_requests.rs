@@ -24,7 +24,7 @@ pub(crate) struct SlowRequests {
 /// When the steps of a request ended, on the monotonic clock.
 #[derive(Default)]
 pub(crate) struct Timeline {
-    /// The key, or the first key of a range.
+    /// The key, or the first key of a scan.
     key: RefCell<Option<Vec<u8>>>,
     /// When the body was here.
     body: Cell<Option<Duration>>,

@@ -45,7 +45,7 @@ pub(crate) struct Sample {
     pub(crate) writes: BucketCounts,
     /// Operations of batches.
     pub(crate) batch_operations: u32,
-    /// Requests for keys, ranges and batches, and operations of batches, that were answered
+    /// Requests for keys, scans and batches, and operations of batches, that were answered
     /// `503`.
     pub(crate) refused: u32,
     /// Those that were answered `500`, `504` or `507`.

@@ -15,8 +15,8 @@ use std::time::Duration;
 pub(crate) enum Route {
     /// A key.
     Entity,
-    /// A range of keys.
-    Range,
+    /// A scan.
+    Scan,
     /// Many operations. Its client chooses how long it takes, so its time is not a latency.
     Batch,
     /// A sum over a range of keys. Its client chooses how long it takes, so its time is not
@@ -59,7 +59,7 @@ impl Route {
 
 const ROUTES: [(Route, &str); 15] = [
     (Route::Entity, "entity"),
-    (Route::Range, "range"),
+    (Route::Scan, "scan"),
     (Route::Batch, "batch"),
     (Route::Digest, "digest"),
     (Route::KeyReplicas, "replicas"),
@@ -89,8 +89,8 @@ const EXPECTED: [(Route, &str, &[u16]); 21] = [
     (Route::Entity, "HEAD", &[200, 304, 400, 404, 503, 504]),
     (Route::Entity, "PUT", &[201, 400, 413, 501, 503, 504, 507]),
     (Route::Entity, "DELETE", &[202, 400, 501, 503, 504]),
-    (Route::Range, "GET", &[200, 400, 503]),
-    (Route::Range, "HEAD", &[200, 400, 503]),
+    (Route::Scan, "GET", &[200, 400, 503]),
+    (Route::Scan, "HEAD", &[200, 400, 503]),
     (Route::Batch, "POST", &[200, 400, 413, 415, 503]),
     (Route::Digest, "GET", &[200, 400, 503]),
     (Route::Digest, "HEAD", &[200, 400, 503]),
@@ -277,9 +277,9 @@ pub(super) fn entity_buckets(metrics: &Metrics, methods: &[&str]) -> [u64; LATEN
     })
 }
 
-/// How many requests for keys, ranges and batches were answered with such a status.
+/// How many requests for keys, scans and batches were answered with such a status.
 pub(super) fn answers_with(metrics: &Metrics, is_counted: fn(u16) -> bool) -> u64 {
-    let rows = [Route::Entity, Route::Range, Route::Batch].map(route_row);
+    let rows = [Route::Entity, Route::Scan, Route::Batch].map(route_row);
     metrics.sum(|listener| {
         let answers = rows.iter().flat_map(|row| &listener.requests.answers[*row]);
         let counted = answers.flat_map(|of_method| of_method.iter().zip(STATUSES));
@@ -370,7 +370,7 @@ mod tests {
             ("\"other\",method=\"other\",status=\"other\"}", 2.0),
             // These have not been answered yet.
             ("\"entity\",method=\"GET\",status=\"504\"}", 0.0),
-            ("\"range\",method=\"GET\",status=\"200\"}", 0.0),
+            ("\"scan\",method=\"GET\",status=\"200\"}", 0.0),
         ] {
             let series = format!("{answers}{labels}");
             assert_eq!(number(&page, &series), Some(count), "{series} in {page}");

@@ -158,16 +158,16 @@ pub(super) fn families(shared: &ListenerShared) -> Vec<Family> {
                 "kvorum_scans_queued",
                 "Scans that are waiting to be streamed",
             ),
-            shared.ranges.waiting(),
+            shared.scans.waiting(),
             (
                 "kvorum_scans_queued_max",
                 "Maximum of scans that wait to be streamed; more are refused",
             ),
-            shared.ranges.waiting_max(),
+            shared.scans.waiting_max(),
         ),
         (
             ("kvorum_scans", "Scans that are being streamed"),
-            shared.ranges.used(),
+            shared.scans.used(),
             (
                 "kvorum_scans_max",
                 "Maximum of scans that are streamed at a time; more wait",

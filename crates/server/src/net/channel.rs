@@ -6,7 +6,7 @@
 //! - Pauses: after a refusal the channel neither reads nor lets hyper continue
 //!   until `paused_connections` resumes it.
 //! - TLS: below all of this lies the `wire`, which seals bytes or does not. What is
-//!   gathered becomes one record, or a few if the answer is a range.
+//!   gathered becomes one record, or a few if the answer is a scan.
 //! - Memory: what the node holds for a connection counts. Heads count beyond a few
 //!   KiB (`Channel::cover_head`), answers when the client does not read
 //!   them (`unsent_answers`).
@@ -31,9 +31,9 @@ use std::task::{self, Poll};
 /// record of TLS can have.
 const GATHERED_BYTES_MAX: usize = 16 << 10;
 
-/// How many bytes of a range it gathers. Hyper hands over a few short entities at a time, and a
+/// How many bytes of a scan it gathers. Hyper hands over a few short entities at a time, and a
 /// call of the system costs more than to copy them.
-const RANGE_GATHERED_BYTES_MAX: usize = 64 << 10;
+const SCAN_GATHERED_BYTES_MAX: usize = 64 << 10;
 
 /// How many bytes of a head do not count: each connection has a buffer of that
 /// size in any case.
@@ -238,10 +238,10 @@ impl Channel {
         self.is_reading() && self.progress.is_idle() && !self.has_unread()
     }
 
-    /// Gathers more, until the result is dropped: the answer is a range.
-    pub(crate) fn gather_range(self: &Rc<Self>) -> RangeGathering {
-        self.gathered_bytes_max.set(RANGE_GATHERED_BYTES_MAX);
-        RangeGathering(Rc::clone(self))
+    /// Gathers more, until the result is dropped: the answer is a scan.
+    pub(crate) fn gather_scan(self: &Rc<Self>) -> ScanGathering {
+        self.gathered_bytes_max.set(SCAN_GATHERED_BYTES_MAX);
+        ScanGathering(Rc::clone(self))
     }
 
     /// Gathers a short write, and writes a long one.
@@ -409,10 +409,10 @@ impl Channel {
     }
 }
 
-/// A range that a channel sends, for which it gathers more.
-pub(crate) struct RangeGathering(Rc<Channel>);
+/// A scan that a channel sends, for which it gathers more.
+pub(crate) struct ScanGathering(Rc<Channel>);
 
-impl Drop for RangeGathering {
+impl Drop for ScanGathering {
     fn drop(&mut self) {
         self.0.gathered_bytes_max.set(GATHERED_BYTES_MAX);
     }

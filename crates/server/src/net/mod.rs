@@ -175,13 +175,13 @@ impl Listener {
         &self.shared.uploads
     }
 
-    /// Waits until another range may be streamed, until `deadline` at most.
+    /// Waits until another scan may be streamed, until `deadline` at most.
     ///
     /// # Errors
-    /// [`Refused`] at once if too many ranges wait, and later when the deadline has passed.
+    /// [`Refused`] at once if too many scans wait, and later when the deadline has passed.
     pub(crate) async fn admit_scan(&self, deadline: Duration) -> Result<Reservation, Refused> {
         let wait_max = deadline.saturating_sub(self.clock().monotonic());
-        let admitted = self.shared.ranges.reserve(1, &wait_sites::SCAN);
+        let admitted = self.shared.scans.reserve(1, &wait_sites::SCAN);
         tokio::time::timeout(wait_max, admitted)
             .await
             .unwrap_or(Err(Refused))

@@ -31,7 +31,7 @@ pub(crate) struct ListenerShared {
     /// The scans that are streamed. Each holds memory that no quota counts, and lasts as long as
     /// its client reads. Most are short, so one that finds too many waits for a while, and holds
     /// nothing meanwhile: neither memory, nor a permit, nor anything of another node.
-    pub(crate) ranges: Arc<Quota>,
+    pub(crate) scans: Arc<Quota>,
     /// Quota for the values of up to 64 KiB that batches have read, in bytes.
     pub(crate) batch_answers: Arc<Quota>,
     /// Quota for the operations that batches have read and not answered, in bytes.
@@ -88,7 +88,7 @@ impl ListenerShared {
                 config.node.timeout,
             ),
             heads: Quota::new(split.heads_bytes),
-            ranges: Quota::with_line(split.scans_max, config.requests_queued_max),
+            scans: Quota::with_line(split.scans_max, config.requests_queued_max),
             batch_answers: Quota::new(split.batch_answers_bytes),
             batch_windows: Quota::new(split.batch_windows_bytes),
             batch_streams: BatchStreams::new(split.batch_streams_max),

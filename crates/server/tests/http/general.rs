@@ -164,7 +164,7 @@ fn a_client_that_expects_100_continue_is_refused_before_its_body() {
 }
 
 #[test]
-fn http_1_0_is_served_except_for_ranges() {
+fn http_1_0_is_served_except_for_scans() {
     let node = start();
     let mut client = Client::connect(&node);
     client.send("PUT /v0/entity?id=a HTTP/1.0\r\ncontent-length: 1\r\n\r\nv");
@@ -210,7 +210,7 @@ fn status_and_metrics_describe_the_node() {
     for line in [
         "kvorum_requests_total{route=\"entity\",method=\"PUT\",status=\"201\"} 1",
         "kvorum_requests_total{route=\"status\",method=\"GET\",status=\"200\"} 1",
-        "kvorum_requests_total{route=\"range\",method=\"GET\",status=\"200\"} 0",
+        "kvorum_requests_total{route=\"scan\",method=\"GET\",status=\"200\"} 0",
     ] {
         assert!(metrics.text().lines().any(|known| known == line), "{line}");
     }

@@ -48,8 +48,8 @@ pub fn check_linearizability(history: &History, ack: u8, from: u8) -> Linearizab
     for key in keys {
         let operations: Vec<_> = history
             .of_key(key)
-            // A range is not a point in time.
-            .filter(|(_, operation)| operation.request.action != Action::Range)
+            // A scan is not a point in time.
+            .filter(|(_, operation)| operation.request.action != Action::Scan)
             .collect();
         let is_of_pair =
             |operation: &Operation| (operation.request.ack, operation.request.from) == (ack, from);
@@ -137,7 +137,7 @@ fn calls(operations: &[(OperationId, &Operation)]) -> Vec<Call> {
                 // The check by versions reports garbage.
                 Content::Garbage => continue,
             },
-            (Action::Get | Action::Range, _) => continue,
+            (Action::Get | Action::Scan, _) => continue,
             (Action::Put { .. }, Some(Outcome::Written { .. })) => {
                 (Effect::Write(RegisterState::Value(id)), completed)
             }

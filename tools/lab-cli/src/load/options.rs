@@ -69,7 +69,7 @@ pub(crate) struct LoadOptions {
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan(Duration::from_secs(10)))]
     pub(crate) timeout: TimeSpan,
 
-    /// Operations and their weights for the workload 'mixed': put, insert, get, get-missing, delete, read-modify-write, range [default: get=50,put=50]
+    /// Operations and their weights for the workload 'mixed': put, insert, get, get-missing, delete, read-modify-write, scan [default: get=50,put=50]
     #[arg(long, value_name = "NAME=WEIGHT,…", help_heading = "Requests")]
     pub(crate) mix: Option<MixOption>,
     /// Number of keys
@@ -95,9 +95,9 @@ pub(crate) struct LoadOptions {
         help_heading = "Requests"
     )]
     pub(crate) value_bytes: SizesOption,
-    /// Number of entities that a range requests
+    /// Number of entities that a scan requests
     #[arg(long, value_parser = count(1..=u64::MAX), value_name = "COUNT", default_value_t = 100, help_heading = "Requests")]
-    pub(crate) range_limit: u64,
+    pub(crate) scan_limit: u64,
     /// How many replicas must answer [default: more than half of FROM]
     #[arg(long, value_name = "ACK", value_parser = count(1..=u8::MAX), requires = "from", help_heading = "Requests")]
     pub(crate) ack: Option<u8>,
@@ -166,8 +166,8 @@ pub(crate) enum Workload {
     Delete,
     /// The operations of --mix
     Mixed,
-    /// GET ranges
-    Range,
+    /// GET scans
+    Scan,
     /// PUT each key once, then end
     Fill,
     /// Half reads, half updates, zipfian
@@ -178,7 +178,7 @@ pub(crate) enum Workload {
     YcsbC,
     /// 95% reads of the latest keys, 5% inserts
     YcsbD,
-    /// 95% ranges, 5% inserts, zipfian
+    /// 95% scans, 5% inserts, zipfian
     YcsbE,
     /// Half reads, half read-modify-writes, zipfian
     YcsbF,
@@ -187,17 +187,17 @@ pub(crate) enum Workload {
 impl Workload {
     /// Its operations and their weights; [`None`] if `--mix` sets them.
     fn operations(self) -> Option<Vec<(Operation, f64)>> {
-        use Operation::{Delete, Get, Insert, Put, Range, ReadModifyWrite};
+        use Operation::{Delete, Get, Insert, Put, ReadModifyWrite, Scan};
         match self {
             Self::Put | Self::Fill => Some(vec![(Put, 1.0)]),
             Self::Get | Self::YcsbC => Some(vec![(Get, 1.0)]),
             Self::Delete => Some(vec![(Delete, 1.0)]),
-            Self::Range => Some(vec![(Range, 1.0)]),
+            Self::Scan => Some(vec![(Scan, 1.0)]),
             Self::Mixed => None,
             Self::YcsbA => Some(vec![(Get, 50.0), (Put, 50.0)]),
             Self::YcsbB => Some(vec![(Get, 95.0), (Put, 5.0)]),
             Self::YcsbD => Some(vec![(Get, 95.0), (Insert, 5.0)]),
-            Self::YcsbE => Some(vec![(Range, 95.0), (Insert, 5.0)]),
+            Self::YcsbE => Some(vec![(Scan, 95.0), (Insert, 5.0)]),
             Self::YcsbF => Some(vec![(Get, 50.0), (ReadModifyWrite, 50.0)]),
         }
     }
@@ -308,7 +308,7 @@ impl LoadOptions {
             key_choice: key_choice.unwrap_or_else(|| self.workload.key_choice()),
             key_bytes: self.key_bytes.0,
             value_bytes: self.value_bytes.0,
-            range_limit: self.range_limit,
+            scan_limit: self.scan_limit,
             replicas: self.replicas()?,
             ttl_seconds: self.ttl,
             batch: self.batch,

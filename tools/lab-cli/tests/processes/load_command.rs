@@ -80,13 +80,13 @@ fn a_load_reads_the_values_of_a_fill() {
     assert!(run["succeeded"].as_u64().unwrap() > 0);
     assert!(run["failed"].get("wrong value").is_none(), "{run}");
 
-    // Ranges return the stored entities, and no more than the limit.
-    let end = node.loaded("range --range-limit 10 --duration 1s --warmup 0");
+    // Scans return the stored entities, and no more than the limit.
+    let end = node.loaded("scan --scan-limit 10 --duration 1s --warmup 0");
     assert_eq!(end.code, Some(0), "{end:?}");
     let run = node.measured();
-    let (entities, ranges) = (run["entities"].as_u64(), run["succeeded"].as_u64());
+    let (entities, scans) = (run["entities"].as_u64(), run["succeeded"].as_u64());
     assert!(
-        entities > ranges && entities <= ranges.map(|ranges| ranges * 10),
+        entities > scans && entities <= scans.map(|scans| scans * 10),
         "{run}"
     );
 }

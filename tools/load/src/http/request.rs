@@ -11,7 +11,7 @@ pub(crate) struct RequestWriter {
     after_key: Vec<u8>,
     /// The same for a `PUT`, with the time to live before it.
     after_put_key: Vec<u8>,
-    /// The bytes after the start key of a range.
+    /// The bytes after the start key of a scan.
     after_start: Vec<u8>,
     /// The head of a batch up to its length.
     batch: Vec<u8>,
@@ -24,7 +24,7 @@ impl RequestWriter {
             .replicas
             .map(|(ack, from)| format!("&ack={ack}&from={from}"))
             .unwrap_or_default();
-        let limit = plan.range_limit;
+        let limit = plan.scan_limit;
         let token = plan
             .access
             .token
@@ -85,8 +85,8 @@ impl RequestWriter {
         to.extend_from_slice(b"\r\n");
     }
 
-    /// Appends a `GET` of a range.
-    pub(crate) fn range(&self, start: &[u8], to: &mut Vec<u8>) {
+    /// Appends a `GET` of a scan.
+    pub(crate) fn scan(&self, start: &[u8], to: &mut Vec<u8>) {
         to.extend_from_slice(b"GET /v0/entities?start=");
         to.extend_from_slice(start);
         to.extend_from_slice(&self.after_start);
@@ -103,7 +103,7 @@ mod tests {
     fn requests_have_the_form_that_a_node_expects() {
         let plan = Plan {
             replicas: Some((2, 3)),
-            range_limit: 10,
+            scan_limit: 10,
             ..Plan::new("http://h:1", Operation::Get, Rate::Max)
         };
         let writer = RequestWriter::new(&plan, "h:1");
@@ -151,9 +151,9 @@ mod tests {
             written(&|to| showing.get(b"key", to)),
             "GET /v0/entity?id=key HTTP/1.1\r\nHost: h:1\r\nAuthorization: Bearer t\r\n\r\n"
         );
-        // A range is served by one node, so it has no replicas.
+        // A scan is served by one node, so it has no replicas.
         assert_eq!(
-            written(&|to| writer.range(b"key", to)),
+            written(&|to| writer.scan(b"key", to)),
             "GET /v0/entities?start=key&limit=10 HTTP/1.1\r\nHost: h:1\r\n\r\n"
         );
     }

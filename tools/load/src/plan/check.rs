@@ -87,8 +87,8 @@ impl Plan {
              connections or shorter values",
         )?;
         demand(
-            self.range_limit >= 1,
-            "let a range request at least one entity",
+            self.scan_limit >= 1,
+            "let a scan request at least one entity",
         )?;
         demand(
             self.ttl_seconds
@@ -113,7 +113,7 @@ impl Plan {
             "the keys of a batch have different owners: send batches to any node, not to the owner",
         )?;
         let is_single = |(operation, weight): &(Operation, f64)| {
-            *weight > 0.0 && matches!(operation, Operation::Range | Operation::ReadModifyWrite)
+            *weight > 0.0 && matches!(operation, Operation::Scan | Operation::ReadModifyWrite)
         };
         demand(
             !self.operations.iter().any(is_single),

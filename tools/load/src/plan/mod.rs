@@ -40,8 +40,8 @@ pub struct Plan {
     pub key_bytes: SizeDistribution,
     /// The bytes of a value.
     pub value_bytes: SizeDistribution,
-    /// The most entities that a range requests.
-    pub range_limit: u64,
+    /// The most entities that a scan requests.
+    pub scan_limit: u64,
     /// `ack` and `from` of each request; none for the store's default.
     pub replicas: Option<(u8, u8)>,
     /// The time to live of the values that are put, in seconds; none for values that do
@@ -80,7 +80,7 @@ impl Plan {
             key_choice: KeyChoice::Uniform,
             key_bytes: SizeDistribution::Fixed(16),
             value_bytes: SizeDistribution::Fixed(64),
-            range_limit: 100,
+            scan_limit: 100,
             replicas: None,
             ttl_seconds: None,
             batch: None,
@@ -137,8 +137,8 @@ pub enum Operation {
     Delete,
     /// `GET`, then `PUT` of a chosen key; its latency covers both.
     ReadModifyWrite,
-    /// A range from a chosen key.
-    Range,
+    /// A scan from a chosen key.
+    Scan,
 }
 
 impl Operation {
@@ -150,7 +150,7 @@ impl Operation {
         Self::GetMissing,
         Self::Delete,
         Self::ReadModifyWrite,
-        Self::Range,
+        Self::Scan,
     ];
 
     /// The status with which a node does it, or the last part of it: a server that answers with
@@ -159,7 +159,7 @@ impl Operation {
         match self {
             Self::Put | Self::Insert | Self::ReadModifyWrite => 201,
             Self::Delete => 202,
-            Self::Get | Self::GetMissing | Self::Range => 200,
+            Self::Get | Self::GetMissing | Self::Scan => 200,
         }
     }
 
@@ -172,7 +172,7 @@ impl Operation {
             Self::GetMissing => "get-missing",
             Self::Delete => "delete",
             Self::ReadModifyWrite => "read-modify-write",
-            Self::Range => "range",
+            Self::Scan => "scan",
         }
     }
 }

@@ -116,7 +116,7 @@ fn plan() -> Plan {
         key_choice: KeyChoice::Zipfian,
         key_bytes: SizeDistribution::Fixed(16),
         value_bytes: SizeDistribution::Uniform(64, 1_024),
-        range_limit: 100,
+        scan_limit: 100,
         replicas: Some((2, 3)),
         ttl_seconds: None,
         batch: None,

@@ -45,7 +45,7 @@ pub struct Run {
     pub failed: BTreeMap<String, u64>,
     /// Successful `GET`s that found nothing.
     pub missing: u64,
-    /// Entities that ranges returned.
+    /// Entities that scans returned.
     #[serde(default)]
     pub entities: u64,
     /// Operations of the batches that succeeded.

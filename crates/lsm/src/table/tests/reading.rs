@@ -429,7 +429,7 @@ fn a_walk_that_keeps_data_keeps_only_its_first_blocks() {
 }
 
 #[test]
-fn a_walk_of_a_long_range_reads_many_blocks_at_once_but_not_far_ahead() {
+fn a_walk_of_a_long_scan_reads_many_blocks_at_once_but_not_far_ahead() {
     let settings = TableSettings {
         compression: Compression::None,
         ..SETTINGS

@@ -56,7 +56,7 @@ impl Singles {
     /// of the read.
     pub(super) fn read(&mut self, key: Vec<u8>, is_alone: bool) -> usize {
         let (coordinator, replicas) = (Rc::clone(&self.coordinator), self.replicas);
-        coordinator.metrics.coordination.range_reads.add(1);
+        coordinator.metrics.coordination.scan_reads.add(1);
         let patient_until = self.patient_until(is_alone);
         self.spawn(async move { read(&coordinator, &key, replicas, patient_until).await })
     }

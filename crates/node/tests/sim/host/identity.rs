@@ -61,7 +61,7 @@ pub(super) fn config(number: HostNumber, scenario: &Scenario) -> NodeConfig {
         config.gc_grace = forgetting.grace;
         config.full_repair_interval = Some(forgetting.full_repair_interval);
     }
-    // Few keys, so that a range has many pages.
+    // Few keys, so that a scan has many pages.
     config.page_bytes_max = 300;
     config.sweep_sizes = SweepSizes {
         // The store is read in batches of so many bytes, which must not hold many keys.

@@ -15,7 +15,7 @@ mod storage;
 mod transport;
 
 pub(crate) use identity::{CLOCK_DRIFT_MAX, key_bytes, key_of, names};
-pub(crate) use requests::{BatchClient, RangeTold};
+pub(crate) use requests::{BatchClient, ScanTold};
 pub(crate) use storage::Copy;
 
 use crate::clock::SimClock;
@@ -397,13 +397,9 @@ impl Host {
         })
     }
 
-    /// Asks the node for a range of the whole cluster from a key on. [`None`] if no process
+    /// Asks the node for a scan of the whole cluster from a key on. [`None`] if no process
     /// runs, or it was told to stop.
-    pub(crate) fn ask_range(
-        &self,
-        start: u64,
-        replicas: Replicas,
-    ) -> Option<SentRequest<RangeTold>> {
+    pub(crate) fn ask_scan(&self, start: u64, replicas: Replicas) -> Option<SentRequest<ScanTold>> {
         let node = self.serving()?;
         self.run(async move { requests::tell(&node, start, replicas).await })
     }

@@ -30,8 +30,8 @@ pub(super) async fn perform(
             written(node.put(&key, value, ttl_seconds, replicas).await)
         }
         Action::Delete => written(node.delete(&key, replicas).await),
-        // Ranges are asked for as a whole.
-        Action::Range => Outcome::Refused,
+        // Scans are asked for as a whole.
+        Action::Scan => Outcome::Refused,
     }
 }
 
@@ -109,7 +109,7 @@ pub(super) async fn perform_batch(
         action: match request.action {
             Action::Put { ttl_seconds } => BatchAction::Put { ttl_seconds },
             Action::Delete => BatchAction::Delete,
-            Action::Get | Action::Range => BatchAction::Get,
+            Action::Get | Action::Scan => BatchAction::Get,
         },
     });
     let operations: Vec<BatchOperation> = operations.collect();
@@ -117,22 +117,22 @@ pub(super) async fn perform_batch(
     node.batch(&operations, replicas, &observed).await;
 }
 
-/// What a client was told of a range.
-pub(crate) struct RangeTold {
+/// What a client was told of a scan.
+pub(crate) struct ScanTold {
     /// The keys in the order in which they came, with the version and the content of each.
     pub(crate) entities: Vec<(u64, Timestamp, Content)>,
-    /// Whether the range ended as a whole one does.
+    /// Whether the scan ended as a whole one does.
     pub(crate) is_whole: bool,
 }
 
-/// Tells a range of the whole cluster, as the HTTP layer would.
-pub(super) async fn tell(node: &SimulatedNode, start: u64, replicas: Replicas) -> RangeTold {
-    let (entries, is_whole) = node.range(&key_bytes(start), replicas).await;
+/// Tells a scan of the whole cluster, as the HTTP layer would.
+pub(super) async fn tell(node: &SimulatedNode, start: u64, replicas: Replicas) -> ScanTold {
+    let (entries, is_whole) = node.scan(&key_bytes(start), replicas).await;
     let entities = entries.iter().map(|entry| {
         let content = value::read(entry.value_bytes());
         (key_of(entry.key()), entry.timestamp(), content)
     });
-    RangeTold {
+    ScanTold {
         entities: entities.collect(),
         is_whole,
     }

@@ -133,8 +133,8 @@ impl Scenario {
         }
     }
 
-    /// How many requests of a thousand are ranges. Each is compared with all writes of all keys.
-    pub(crate) fn range_permille(&self) -> u64 {
+    /// How many requests of a thousand are scans. Each is compared with all writes of all keys.
+    pub(crate) fn scan_permille(&self) -> u64 {
         match self.keys {
             0..=12 => 30,
             _ => 8,

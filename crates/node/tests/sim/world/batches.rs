@@ -104,7 +104,7 @@ impl BatchClient for Batch {
         self.begun.borrow_mut()[number] = Some(id);
         match request.action {
             Action::Put { .. } => value::of(id, workload::value_bytes(&world.value_dice)),
-            Action::Delete | Action::Get | Action::Range => Bytes::new(),
+            Action::Delete | Action::Get | Action::Scan => Bytes::new(),
         }
     }
 

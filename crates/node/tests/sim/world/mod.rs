@@ -10,8 +10,8 @@
 mod batches;
 mod forgetting;
 mod quiescence;
-mod ranges;
 mod report;
+mod scans;
 #[cfg(test)]
 mod staged;
 mod stores;
@@ -232,8 +232,8 @@ impl World {
 
     /// Sends one request after another until `end`.
     async fn run_client(self: &Rc<Self>, client: usize, dice: &Dice, end: Instant) {
-        let (ranges, batches) = (
-            self.scenario.range_permille(),
+        let (scans, batches) = (
+            self.scenario.scan_permille(),
             self.scenario.batch_permille(),
         );
         let mut asked = 0;
@@ -242,13 +242,13 @@ impl World {
                 return;
             }
             let lot = dice.below(1000);
-            if lot >= ranges && lot < ranges + batches {
+            if lot >= scans && lot < scans + batches {
                 asked += self.ask_batch(client, dice).await;
                 continue;
             }
             asked += 1;
-            if lot < ranges {
-                self.ask_range(client, dice).await;
+            if lot < scans {
+                self.ask_scan(client, dice).await;
                 continue;
             }
             let request = workload::request(client, &self.scenario, dice);

@@ -104,9 +104,9 @@ impl Timeline {
                 Some(Outcome::Written { .. } | Outcome::Found { .. })
             );
             let took = until - span.from;
-            // A range waits for many pages, one after another.
-            let is_range = operation.request.action == Action::Range;
-            let is_slow = took > ANSWERED && !is_range && self.is_settled(span);
+            // A scan waits for many pages, one after another.
+            let is_scan = operation.request.action == Action::Scan;
+            let is_slow = took > ANSWERED && !is_scan && self.is_settled(span);
             if !is_answered || is_slow {
                 let at_ms = (span.from - self.began).as_secs_f64() * 1e3;
                 failed.push(format!(
@@ -127,7 +127,7 @@ impl Timeline {
             from,
             ..
         } = operation.request;
-        if action == Action::Range && ack == from {
+        if action == Action::Scan && ack == from {
             // No node may be missing, not even one that is no replica of the key.
             return false;
         }

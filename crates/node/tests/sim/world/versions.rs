@@ -96,7 +96,7 @@ impl Versions {
             let key = operation.request.key;
             let what = match operation.request.action {
                 Action::Put { .. } => What::Value(Content::Value(id)),
-                Action::Delete | Action::Get | Action::Range => What::Tombstone,
+                Action::Delete | Action::Get | Action::Scan => What::Tombstone,
             };
             match operation.outcome() {
                 Some(

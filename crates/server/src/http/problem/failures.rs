@@ -60,7 +60,7 @@ impl From<NoTimestamp> for Problem {
 }
 
 impl From<BatchFailure> for Problem {
-    /// Why a batch of a range was not read, before the answer has begun.
+    /// Why a batch of a scan was not read, before the answer has begun.
     fn from(failure: BatchFailure) -> Self {
         match failure {
             BatchFailure::Overloaded => Self::overloaded(),

@@ -7,7 +7,7 @@ use api::problem_type::{
 use node::Receipt;
 
 impl Problem {
-    /// A range over HTTP/1.0.
+    /// A scan over HTTP/1.0.
     pub(crate) fn scan_needs_chunks() -> Self {
         Self::new(
             &SCAN_NEEDS_HTTP_1_1,
@@ -15,7 +15,7 @@ impl Problem {
         )
     }
 
-    /// Too few nodes take part in a range of the whole cluster.
+    /// Too few nodes take part in a scan of the whole cluster.
     pub(super) fn too_few_nodes(receipt: Receipt) -> Self {
         let mut problem = Self::new(
             &TOO_FEW_NODES,
@@ -26,7 +26,7 @@ impl Problem {
         problem
     }
 
-    /// The node's disk did not answer a range in time.
+    /// The node's disk did not answer a scan in time.
     pub(super) fn scan_timed_out() -> Self {
         Self::new(
             &SCAN_TIMED_OUT,
@@ -43,7 +43,7 @@ impl Problem {
         )
     }
 
-    /// The node's disk cannot read a range.
+    /// The node's disk cannot read a scan.
     pub(super) fn scan_failed() -> Self {
         Self::new(
             &SCAN_FAILED,

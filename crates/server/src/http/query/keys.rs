@@ -26,7 +26,7 @@ pub(crate) fn check_key(name: &str, bytes: usize) -> Result<(), ParameterError> 
 }
 
 /// Reads a bound of a range: a key, or the longest key and one byte more, with which
-/// a range resumes behind that key.
+/// a scan resumes behind that key.
 ///
 /// # Errors
 /// The bound is empty or too long.

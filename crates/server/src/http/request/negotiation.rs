@@ -4,9 +4,9 @@
 use hyper::HeaderMap;
 use hyper::header::{ACCEPT, CONTENT_TYPE, TE};
 
-/// The format of a range.
+/// The format of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RangeFormat {
+pub(crate) enum ScanFormat {
     /// `<key>\n<value>`, one chunk an entity.
     Plain,
     /// JSON, one line an entity.
@@ -17,16 +17,16 @@ pub(crate) enum RangeFormat {
 
 /// The format that `Accept` asks for: JSON lines if it names them with a greater
 /// weight than plain bytes, or with the same weight and more exactly.
-pub(crate) fn range_format(headers: &HeaderMap) -> RangeFormat {
+pub(crate) fn scan_format(headers: &HeaderMap) -> ScanFormat {
     let [json, plain] = preferences(
         headers,
         ["application/x-ndjson", "application/octet-stream"],
     );
     // Plain is the default.
     if json.exactness == 3 && json.weight > 0 && json.rank() > plain.rank() {
-        RangeFormat::JsonLines
+        ScanFormat::JsonLines
     } else {
-        RangeFormat::Plain
+        ScanFormat::Plain
     }
 }
 
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn json_lines_are_for_clients_that_prefer_them() {
-        use RangeFormat::{JsonLines, Plain};
+        use ScanFormat::{JsonLines, Plain};
         for (accept, format) in [
             (&[][..], Plain),
             (&["*/*"], Plain),
@@ -201,7 +201,7 @@ mod tests {
             (&["text/html"], Plain),
         ] {
             assert_eq!(
-                range_format(&headers("accept", accept)),
+                scan_format(&headers("accept", accept)),
                 format,
                 "{accept:?}"
             );

@@ -132,7 +132,7 @@ pub(super) async fn answer(exchange: HttpExchange<'_>) -> Answer {
         response.headers_mut().insert(CONTENT_TYPE, json);
         return Ok(response);
     }
-    // From now on it counts as a range and holds no permit, because it may take long.
+    // From now on it counts as a scan and holds no permit, because it may take long.
     drop(permit);
     let scope = KeptScope {
         placement: Arc::clone(listener.worker.placement()),

@@ -16,7 +16,7 @@ use tokens::Need;
 pub(super) enum Handler {
     /// One key.
     Entity,
-    /// A scan of a range of keys.
+    /// A scan.
     Entities,
     /// Many operations.
     Batch,
@@ -92,7 +92,7 @@ pub(super) static RESOURCES: [Resource; 21] = [
         parameters: &[
             "start", "end", "prefix", "delimiter", "limit", "values", "count", "scope", "ack", "from", "replicas",
         ],
-        route: Some(Route::Range),
+        route: Some(Route::Scan),
     },
     Resource {
         path: "/v0/batch",

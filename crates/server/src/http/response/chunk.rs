@@ -10,7 +10,7 @@ use std::io::IoSlice;
 use std::rc::Rc;
 use std::task::Waker;
 
-/// A chunk of an answer: `head`, then `tail`, then `unwritten`. A chunk of a range is
+/// A chunk of an answer: `head`, then `tail`, then `unwritten`. A chunk of a scan is
 /// a key as its head and a long value as its tail, which is not copied.
 pub(crate) struct BodyChunk {
     head: Bytes,
@@ -31,7 +31,7 @@ pub(crate) enum ChunkMemory {
         _share: Option<Reservation>,
         _unwritten: UnwrittenAnswers,
     },
-    /// A batch of a range.
+    /// A batch of a scan.
     Batch { _memory: Rc<BatchMemory> },
 }
 

@@ -104,7 +104,7 @@ async fn a_long_body_leaves_hyper_with_a_small_buffer() {
 /// What a channel does with a write of many short parts, which are longer than an answer that
 /// it gathers.
 #[tokio::test]
-async fn of_a_range_more_is_gathered_than_of_other_answers() {
+async fn of_a_scan_more_is_gathered_than_of_other_answers() {
     let progress = Rc::new(ConnectionProgress::new(
         Rc::default(),
         ConnectionScope::AnyRequest,
@@ -120,13 +120,13 @@ async fn of_a_range_more_is_gathered_than_of_other_answers() {
         channel.gathered.borrow().len()
     };
     assert_eq!(write(&channel), 0, "a long answer is written through");
-    let gathering = channel.gather_range();
+    let gathering = channel.gather_scan();
     assert_eq!(
         [(); 4].map(|()| write(&channel)),
         [bytes, 2 * bytes, 3 * bytes, bytes]
     );
     drop(gathering);
-    assert_eq!(write(&channel), 0, "the range has ended");
+    assert_eq!(write(&channel), 0, "the scan has ended");
     let mut received = vec![0; 6 * bytes];
     client.read_exact(&mut received).await.unwrap();
     assert!(received.iter().all(|byte| *byte == b'v'));

@@ -34,7 +34,7 @@ pub(crate) enum EventKind {
     Admin,
     /// A request without a token that is in force.
     NoToken,
-    /// A request, or a line of a batch, whose token lacks the right, or a range whose token
+    /// A request, or a line of a batch, whose token lacks the right, or a scan whose token
     /// has lost it.
     NoRight,
     /// A request for a host that is not this node.
@@ -83,7 +83,7 @@ pub(crate) struct Event<'a> {
     /// The name of the token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) token: Option<&'a str>,
-    /// The key, or the first key of a range, as logs show it.
+    /// The key, or the first key of a scan, as logs show it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -43,7 +43,7 @@ fn the_status_shows_the_cluster_as_the_node_sees_it() {
     for node in [1, 2] {
         assert_eq!(cluster.hints_at(0, node), 1);
     }
-    // A range of the node's own keys needs no other node.
+    // A scan of the node's own keys needs no other node.
     assert_eq!(client.get("/v0/entities?start=a").text(), "k\nv");
 }
 

@@ -92,7 +92,7 @@ fn what_is_stored_can_be_read_whatever_the_limit_is_now() {
         let put = cluster.client(0).put(&target(key, "3/3"), &value(first));
         assert_eq!(put.status, 201, "{key}");
     }
-    // A range finds that the replicas differ, and reads both keys singly.
+    // A scan finds that the replicas differ, and reads both keys singly.
     cluster.stop_node(2);
     for (key, first) in [("long-1", b'4'), ("long-2", b'5')] {
         let put = cluster.client(0).put(&target(key, "2/3"), &value(first));
@@ -115,7 +115,7 @@ fn what_is_stored_can_be_read_whatever_the_limit_is_now() {
     assert_eq!(too_long.status, 413);
 
     let mut client = cluster.client(1);
-    let range = read(
+    let scan = read(
         &mut client,
         "/v0/entities?start=long&scope=cluster&replicas=2/3",
     );
@@ -123,14 +123,14 @@ fn what_is_stored_can_be_read_whatever_the_limit_is_now() {
         .iter()
         .flat_map(|(key, first)| [key.as_bytes(), b"\n", &value(*first)].concat())
         .collect();
-    assert!(range == expected, "{} bytes", range.len());
+    assert!(scan == expected, "{} bytes", scan.len());
     let own = read(&mut client, "/v0/entities?start=long");
     assert!(own == expected, "{} bytes", own.len());
     for pair in ["1/1", "2/3", "3/3"] {
         let got = read(&mut client, &target("long-3", pair));
         assert!(got == value(b'3'), "{pair}: {} bytes", got.len());
     }
-    // The range has repaired what was stale.
+    // The scan has repaired what was stale.
     for node in 0..3 {
         let own = read(
             &mut cluster.client(node),

@@ -1,4 +1,4 @@
-//! Ranges of the whole cluster: what they tell, what they repair, and when they end early.
+//! Scans of the whole cluster: what they tell, what they repair, and when they end early.
 
 use crate::support::{Cluster, until};
 use crate::wire::{Client, Reply};
@@ -13,7 +13,7 @@ fn without_sweeps(config: &mut ServerConfig) {
     config.node.full_repair_interval = None;
 }
 
-/// The keys and values that a whole range tells.
+/// The keys and values that a whole scan tells.
 fn told(reply: &Reply) -> Vec<(String, String)> {
     assert_eq!(reply.status, 200, "{}", reply.text());
     let lines = reply.text().lines();
@@ -31,7 +31,7 @@ fn told(reply: &Reply) -> Vec<(String, String)> {
     told
 }
 
-fn range(client: &mut Client, query: &str) -> Reply {
+fn scan(client: &mut Client, query: &str) -> Reply {
     let target = format!("/v0/entities?scope=cluster&{query}");
     client.request("GET", &target, NDJSON, b"")
 }
@@ -54,7 +54,7 @@ fn a_level_of_the_clusters_tree_is_told_although_a_node_is_missing() {
     }
     client.put("/v0/entity?id=d&replicas=2/3", b"v");
     let told = |client: &mut Client| {
-        let reply = range(client, "delimiter=%2F&values=omit&replicas=2/3");
+        let reply = scan(client, "delimiter=%2F&values=omit&replicas=2/3");
         let lines = reply.text().lines();
         let lines = lines.map(|line| serde_json::from_str(line).unwrap());
         let told = lines.map(|line: serde_json::Value| {
@@ -101,18 +101,18 @@ fn each_key_of_the_cluster_is_told_once_and_in_order() {
     ]);
     for node in 0..3 {
         let mut client = cluster.client(node);
-        assert_eq!(told(&range(&mut client, "start=a")), all, "at {node}");
-        assert_eq!(told(&range(&mut client, "start=b&end=e")), all[1..3]);
-        assert_eq!(told(&range(&mut client, "prefix=f")), all[4..5]);
-        assert_eq!(told(&range(&mut client, "start=a&limit=2")), all[..2]);
-        assert_eq!(told(&range(&mut client, "start=b%00&limit=2")), all[2..4]);
-        assert_eq!(told(&range(&mut client, "start=x")), []);
-        assert_eq!(told(&range(&mut client, "start=b&end=a")), []);
-        let count = range(&mut client, "start=a&count=only");
+        assert_eq!(told(&scan(&mut client, "start=a")), all, "at {node}");
+        assert_eq!(told(&scan(&mut client, "start=b&end=e")), all[1..3]);
+        assert_eq!(told(&scan(&mut client, "prefix=f")), all[4..5]);
+        assert_eq!(told(&scan(&mut client, "start=a&limit=2")), all[..2]);
+        assert_eq!(told(&scan(&mut client, "start=b%00&limit=2")), all[2..4]);
+        assert_eq!(told(&scan(&mut client, "start=x")), []);
+        assert_eq!(told(&scan(&mut client, "start=b&end=a")), []);
+        let count = scan(&mut client, "start=a&count=only");
         assert_eq!(count.json(), serde_json::json!({"count": 6}));
-        let count = range(&mut client, "start=a&count=only&limit=4");
+        let count = scan(&mut client, "start=a&count=only&limit=4");
         assert_eq!(count.json(), serde_json::json!({"count": 4}));
-        let keys = range(&mut client, "start=a&values=omit");
+        let keys = scan(&mut client, "start=a&values=omit");
         assert_eq!(keys.text().lines().count(), 6);
         assert!(!keys.text().contains("value"));
         let plain = client.get("/v0/entities?scope=cluster&start=a&end=c");
@@ -121,7 +121,7 @@ fn each_key_of_the_cluster_is_told_once_and_in_order() {
 }
 
 #[test]
-fn a_range_over_many_pages_is_complete_and_has_long_values() {
+fn a_scan_over_many_pages_is_complete_and_has_long_values() {
     let cluster = Cluster::start(3);
     let mut client = cluster.client(0);
     let long = "l".repeat(300_000);
@@ -138,7 +138,7 @@ fn a_range_over_many_pages_is_complete_and_has_long_values() {
         ("start=k&from=2", 1),
         ("start=k&replicas=1/1", 1),
     ] {
-        let told = told(&range(&mut client, query));
+        let told = told(&scan(&mut client, query));
         assert_eq!(told.len(), 600 / step, "{query}");
         for (number, (key, told)) in told.iter().enumerate() {
             assert_eq!(*key, format!("k{number:03}"));
@@ -159,19 +159,19 @@ fn a_pair_says_how_many_nodes_may_be_missing_however_many_there_are() {
         expected.push((key, "v".to_owned()));
     }
     for query in ["start=k&replicas=1/2", "start=k&replicas=2/2", "start=k"] {
-        assert_eq!(told(&range(&mut client, query)), expected, "{query}");
+        assert_eq!(told(&scan(&mut client, query)), expected, "{query}");
     }
     cluster.stop_node(4);
     let mut client = cluster.client(0);
     for query in ["start=k&replicas=1/2", "start=k&replicas=4/5", "start=k"] {
-        assert_eq!(told(&range(&mut client, query)), expected, "{query}");
+        assert_eq!(told(&scan(&mut client, query)), expected, "{query}");
     }
     for query in [
         "start=k&replicas=2/2",
         "start=k&replicas=1/1",
         "start=k&ack=5",
     ] {
-        let reply = range(&mut client, query);
+        let reply = scan(&mut client, query);
         assert_eq!(reply.status, 504, "{query}");
         let problem = reply.json();
         assert_eq!(problem["type"], "urn:kvorum:problem:too-few-nodes");
@@ -181,7 +181,7 @@ fn a_pair_says_how_many_nodes_may_be_missing_however_many_there_are() {
             assert_eq!(line["url"], cluster.url(node));
             assert_eq!(line["outcome"], outcome, "{query}");
         }
-        let count = range(&mut client, &format!("{query}&count=only"));
+        let count = scan(&mut client, &format!("{query}&count=only"));
         assert_eq!(count.status, 504);
     }
 }
@@ -210,7 +210,7 @@ fn replicas_that_differ_are_mended_before_the_key_is_told() {
     let mut expected = pairs(&[(&key, "new"), ("x", "same"), ("y", "added")]);
     expected.sort();
     // The stale replica is repaired whether its answer was needed or not.
-    let reply = range(&mut cluster.client(1), "start=%00&replicas=2/3");
+    let reply = scan(&mut cluster.client(1), "start=%00&replicas=2/3");
     assert_eq!(told(&reply), expected);
     assert_eq!(
         cluster.held_by(2, &key).unwrap(),
@@ -219,18 +219,18 @@ fn replicas_that_differ_are_mended_before_the_key_is_told() {
     assert_eq!(cluster.held_by(2, "y").unwrap().0, "added");
     assert_eq!(cluster.metric(1, "kvorum_scan_reads_total"), reads + 2.0);
     // Now all agree.
-    assert_eq!(told(&range(&mut cluster.client(1), "start=%00")), expected);
+    assert_eq!(told(&scan(&mut cluster.client(1), "start=%00")), expected);
     assert_eq!(cluster.metric(1, "kvorum_scan_reads_total"), reads + 2.0);
 }
 
 #[test]
-fn the_node_that_tells_a_range_decides_by_its_own_clock_what_has_expired() {
+fn the_node_that_tells_a_scan_decides_by_its_own_clock_what_has_expired() {
     let cluster = Cluster::start(3);
     let target = "/v0/entity?id=k&replicas=3/3&ttl=100";
     assert_eq!(cluster.client(0).put(target, b"v").status, 201);
     for (ahead_seconds, by_other_clock) in [(99, pairs(&[("k", "v")])), (101, pairs(&[]))] {
         cluster.clock(1).set_ahead_seconds(ahead_seconds);
-        let tells = |node| told(&range(&mut cluster.client(node), "start=a&replicas=2/3"));
+        let tells = |node| told(&scan(&mut cluster.client(node), "start=a&replicas=2/3"));
         assert_eq!(tells(1), by_other_clock, "{ahead_seconds} s ahead");
         for node in [0, 2] {
             assert_eq!(tells(node), pairs(&[("k", "v")]), "{ahead_seconds} s ahead");
@@ -268,7 +268,7 @@ fn a_deletion_or_an_expiry_on_one_replica_hides_what_the_others_have() {
     });
     cluster.stop_node(1);
     for node in [0, 2] {
-        let reply = range(&mut cluster.client(node), "start=a");
+        let reply = scan(&mut cluster.client(node), "start=a");
         assert_eq!(told(&reply), pairs(&[("kept", "old")]), "at {node}");
     }
 }
@@ -288,7 +288,7 @@ fn large(change: impl Fn(&mut ServerConfig)) -> Cluster {
     cluster
 }
 
-/// Begins a range that the client does not read yet, and waits until it has begun.
+/// Begins a scan that the client does not read yet, and waits until it has begun.
 fn begin(cluster: &Cluster, query: &str) -> Client {
     let mut reader = cluster.client(0);
     let target = format!("/v0/entities?scope=cluster&{query}");
@@ -320,12 +320,12 @@ fn assert_cut(rest: &[u8]) {
     assert!(rest.len() < 30_000_000, "{} bytes", rest.len());
     assert!(
         !rest.ends_with(b"0\r\n\r\n"),
-        "the range does not look whole"
+        "the scan does not look whole"
     );
 }
 
 #[test]
-fn a_range_goes_on_without_as_many_nodes_as_its_pair_allows() {
+fn a_scan_goes_on_without_as_many_nodes_as_its_pair_allows() {
     let mut cluster = large(|_| {});
     let mut reader = begin(&cluster, "start=k&replicas=2/3");
     cluster.stop_node(2);
@@ -344,7 +344,7 @@ fn a_range_goes_on_without_as_many_nodes_as_its_pair_allows() {
 }
 
 #[test]
-fn a_range_ends_visibly_when_more_nodes_are_missing() {
+fn a_scan_ends_visibly_when_more_nodes_are_missing() {
     let mut cluster = large(|_| {});
     let mut reader = begin(&cluster, "start=k&replicas=3/3");
     let mut other = begin(&cluster, "start=k&replicas=2/2");
@@ -357,7 +357,7 @@ fn a_range_ends_visibly_when_more_nodes_are_missing() {
 fn a_reader_that_does_not_read_is_cut_and_gives_its_memory_back() {
     let cluster = large(|config| config.scan_stall_timeout = Duration::from_secs(2));
     let mut reader = begin(&cluster, "start=k");
-    until("the range has memory", || {
+    until("the scan has memory", || {
         cluster.metric(0, "kvorum_scan_bytes ") > 0.0
     });
     // No node keeps a snapshot for it.
@@ -365,14 +365,14 @@ fn a_reader_that_does_not_read_is_cut_and_gives_its_memory_back() {
         let snapshots = || cluster.metric(node, "kvorum_store_snapshots ");
         until("no snapshot is left", || snapshots() == 0.0);
     }
-    until("the range is cut", || {
+    until("the scan is cut", || {
         cluster.metric(0, "kvorum_scans ") == 0.0 && cluster.metric(0, "kvorum_scan_bytes ") == 0.0
     });
     assert_cut(&reader.rest());
 }
 
 #[test]
-fn many_short_ranges_at_a_time_all_get_their_turn() {
+fn many_short_scans_at_a_time_all_get_their_turn() {
     const CLIENTS: usize = 90;
     const ROUNDS: usize = 4;
     const LIMIT: usize = 20;
@@ -410,7 +410,7 @@ fn many_short_ranges_at_a_time_all_get_their_turn() {
         }
     }
     for node in 0..3 {
-        until("the memory of all ranges is free again", || {
+        until("the memory of all scans is free again", || {
             cluster.metric(node, "kvorum_scan_bytes") == 0.0
         });
     }

@@ -1,4 +1,4 @@
-//! Ranges of the whole cluster beside nodes whose word does not count for them: an older
+//! Scans of the whole cluster beside nodes whose word does not count for them: an older
 //! release, a store that lost its folder, a damaged block. What they tell is right and whole,
 //! or they end early and say whose word was missing.
 
@@ -36,13 +36,13 @@ fn put_all(cluster: &Cluster) {
     }
 }
 
-fn range(cluster: &Cluster, node: usize, pair: &str) -> Reply {
+fn scan(cluster: &Cluster, node: usize, pair: &str) -> Reply {
     let target = format!("/v0/entities?scope=cluster&start=k&replicas={pair}");
     let ndjson = "accept: application/x-ndjson\r\n";
     cluster.client(node).request("GET", &target, ndjson, b"")
 }
 
-/// Checks that a range has told everything.
+/// Checks that a scan has told everything.
 fn assert_whole(reply: &Reply) {
     assert_eq!(reply.status, 200, "{}", reply.text());
     let lines = read_lines(&reply.body);
@@ -53,7 +53,7 @@ fn assert_whole(reply: &Reply) {
     }
 }
 
-/// What the answer to a range says that became of it at each node.
+/// What the answer to a scan says that became of it at each node.
 fn outcomes(reply: &Reply) -> Vec<String> {
     assert_eq!(reply.status, 504, "{}", reply.text());
     let problem = reply.json();
@@ -65,7 +65,7 @@ fn outcomes(reply: &Reply) -> Vec<String> {
 }
 
 #[test]
-fn a_node_of_an_older_release_is_missing_from_ranges_and_nothing_else() {
+fn a_node_of_an_older_release_is_missing_from_scans_and_nothing_else() {
     let mut cluster = Cluster::start_with(3, |config| {
         without_sweeps(config);
         if config.node.name() == "c" {
@@ -74,11 +74,11 @@ fn a_node_of_an_older_release_is_missing_from_ranges_and_nothing_else() {
     });
     put_all(&cluster);
     for node in [0, 1] {
-        assert_whole(&range(&cluster, node, "2/3"));
-        let missing = outcomes(&range(&cluster, node, "3/3"));
+        assert_whole(&scan(&cluster, node, "2/3"));
+        let missing = outcomes(&scan(&cluster, node, "3/3"));
         assert_eq!(missing, ["answered", "answered", "unsupported"]);
     }
-    let missing = outcomes(&range(&cluster, 2, "2/3"));
+    let missing = outcomes(&scan(&cluster, 2, "2/3"));
     assert_eq!(missing, ["unsupported", "unsupported", "answered"]);
     // Requests for single keys need no pages.
     let get = cluster.client(2).get("/v0/entity?id=k000&replicas=3/3");
@@ -88,7 +88,7 @@ fn a_node_of_an_older_release_is_missing_from_ranges_and_nothing_else() {
     cluster.start_node(2);
     cluster.wait_until_joined();
     for node in 0..3 {
-        assert_whole(&range(&cluster, node, "3/3"));
+        assert_whole(&scan(&cluster, node, "3/3"));
     }
 }
 
@@ -107,22 +107,22 @@ fn a_store_that_lost_its_folder_tells_nothing_until_it_is_filled() {
     });
     for node in [0, 1] {
         until("the nodes know its replica state", || {
-            outcomes(&range(&cluster, node, "2/3")) == ["answered", "learner", "refused"]
+            outcomes(&scan(&cluster, node, "2/3")) == ["answered", "learner", "refused"]
         });
         let count = "/v0/entities?scope=cluster&start=k&count=only&replicas=2/3";
         assert_eq!(cluster.client(node).get(count).status, 504);
         // One replica of three is enough for this pair: the first node has all.
-        assert_whole(&range(&cluster, node, "1/3"));
+        assert_whole(&scan(&cluster, node, "1/3"));
     }
     cluster.start_node(2);
     cluster.wait_until_joined();
     for node in 0..3 {
-        assert_whole(&range(&cluster, node, "2/3"));
+        assert_whole(&scan(&cluster, node, "2/3"));
     }
     until("the store is rebuilt", || {
-        range(&cluster, 0, "3/3").status == 200
+        scan(&cluster, 0, "3/3").status == 200
     });
-    assert_whole(&range(&cluster, 1, "3/3"));
+    assert_whole(&scan(&cluster, 1, "3/3"));
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_damaged_block_is_a_missing_node_where_it_lies() {
     cluster.start_node(2);
     cluster.wait_until_joined();
     for node in [0, 2] {
-        assert_whole(&range(&cluster, node, "1/3"));
+        assert_whole(&scan(&cluster, node, "1/3"));
         let mut client = cluster.client(node);
         let target = "/v0/entities?scope=cluster&start=k&replicas=2/3";
         client.send(format!(
@@ -159,7 +159,7 @@ fn a_damaged_block_is_a_missing_node_where_it_lies() {
         );
         assert!(
             is_refused || !told.ends_with(b"0\r\n\r\n"),
-            "a range without the damaged block looks whole at {node}"
+            "a scan without the damaged block looks whole at {node}"
         );
     }
     assert_eq!(cluster.status(2)["store"]["damaged_ranges"], 1);
@@ -169,6 +169,6 @@ fn a_damaged_block_is_a_missing_node_where_it_lies() {
         cluster.status(2)["store"]["damaged_ranges"] == 0
     });
     for node in 0..3 {
-        assert_whole(&range(&cluster, node, "3/3"));
+        assert_whole(&scan(&cluster, node, "3/3"));
     }
 }

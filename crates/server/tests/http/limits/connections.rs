@@ -220,9 +220,9 @@ fn the_longest_keys_fit_into_a_target_with_every_byte_escaped() {
         client.put(&format!("/v0/entity?id={key}"), b"v").status,
         201
     );
-    let range = client.get(&format!("/v0/entities?start={key}&end={key}"));
-    assert_eq!(range.status, 200);
-    // A range that resumes behind the key has one byte more.
+    let scan = client.get(&format!("/v0/entities?start={key}&end={key}"));
+    assert_eq!(scan.status, 200);
+    // A scan that resumes behind the key has one byte more.
     let behind = client.get(&format!("/v0/entities?start={key}%00&end={key}%00"));
     assert_eq!(behind.status, 200);
     let too_far = client.get(&format!("/v0/entities?start={key}%00%00"));

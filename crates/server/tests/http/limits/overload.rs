@@ -28,8 +28,8 @@ fn a_full_gate_refuses_at_once_and_serves_what_it_admitted() {
         assert_eq!(reply.status, 503, "{method}");
         assert_eq!(reply.header("retry-after"), Some("1"));
     }
-    let range = refused.get("/v0/entities?start=a");
-    assert_eq!(range.status, 503);
+    let scan = refused.get("/v0/entities?start=a");
+    assert_eq!(scan.status, 503);
     // To look at all versions of a key is a read; to name its replicas is none.
     let versions = refused.get("/v0/replicas?id=a&versions=true");
     assert_eq!(versions.status, 503);
@@ -179,12 +179,12 @@ fn stalled_readers_of_long_values_block_no_writers() {
 }
 
 #[test]
-fn ranges_over_long_values_are_refused_while_the_memory_is_in_use() {
+fn scans_over_long_values_are_refused_while_the_memory_is_in_use() {
     let node = with_long_values(Duration::from_secs(60));
-    let range = "GET /v0/entities?start=long HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let scan = "GET /v0/entities?start=long HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let mut stalled = Client::connect(&node);
-    stalled.send(range);
-    // The stalled range holds one value, and no second batch fits beside it.
+    stalled.send(scan);
+    // The stalled scan holds one value, and no second batch fits beside it.
     assert_eq!(stalled.head().0, 200);
     let mut client = Client::connect(&node);
     assert_eq!(client.get("/v0/entities?start=s").status, 503);

@@ -1,4 +1,4 @@
-//! What a range tells: prefixes, keys without values, counts, expiry, and the end of a
+//! What a scan tells: prefixes, keys without values, counts, expiry, and the end of a
 //! snapshot.
 
 use crate::support::{Client, Reply, config, start, start_with, wait_for_metric};
@@ -148,7 +148,7 @@ fn a_count_is_one_number() {
         ("start=z&count=only", 0),
         ("start=b&end=a&count=only", 0),
     ] {
-        // It holds the only place of a range until it is answered.
+        // It holds the only place of a scan until it is answered.
         wait_for_metric(&node, "kvorum_scans", "0.0");
         let target = format!("/v0/entities?{query}");
         let reply = client.request("GET", &target, NDJSON, b"");
@@ -229,7 +229,7 @@ fn an_expiry_is_told_with_the_entity() {
 }
 
 #[test]
-fn a_snapshot_that_is_too_old_is_given_up_and_the_range_ends_visibly() {
+fn a_snapshot_that_is_too_old_is_given_up_and_the_scan_ends_visibly() {
     let mut config = config();
     config.node.snapshot_age_max = Duration::from_secs(2);
     config.scan_stall_timeout = Duration::from_secs(3600);
@@ -242,16 +242,16 @@ fn a_snapshot_that_is_too_old_is_given_up_and_the_range_ends_visibly() {
     let mut reader = Client::connect(&node);
     reader.send("GET /v0/entities?start=k HTTP/1.1\r\nhost: localhost\r\n\r\n");
     wait_for_metric(&node, "kvorum_scans", "1.0");
-    // Although the client reads nothing, the snapshot goes; the range waits for its client.
+    // Although the client reads nothing, the snapshot goes; the scan waits for its client.
     wait_for_metric(&node, "kvorum_store_snapshots", "0.0");
     wait_for_metric(&node, "kvorum_scans", "1.0");
     let rest = reader.rest();
     assert!(rest.len() > 1 << 20 && rest.len() < 24 << 20);
     assert!(
         !rest.ends_with(b"0\r\n\r\n"),
-        "the range does not look whole"
+        "the scan does not look whole"
     );
-    // A range that is read in time is whole.
+    // A scan that is read in time is whole.
     let reply = client.get("/v0/entities?start=k&limit=2");
     assert_eq!(reply.chunks.len(), 2);
 }

@@ -43,7 +43,7 @@ fn entities_are_sent_in_key_order_one_chunk_each() {
 }
 
 #[test]
-fn a_whole_range_ends_with_count_and_digest_if_the_client_asks() {
+fn a_whole_scan_ends_with_count_and_digest_if_the_client_asks() {
     let node = start();
     let mut client = Client::connect(&node);
     client.put("/v0/entity?id=1234", b"56789");
@@ -81,7 +81,7 @@ fn lines_of_json_can_hold_any_bytes() {
 }
 
 #[test]
-fn a_range_over_many_batches_is_complete() {
+fn a_scan_over_many_batches_is_complete() {
     let node = start();
     let mut client = Client::connect(&node);
     let value = vec![b'v'; 20_000];
@@ -103,7 +103,7 @@ fn a_range_over_many_batches_is_complete() {
 }
 
 #[test]
-fn a_range_whose_reader_stalls_is_cut_and_never_looks_whole() {
+fn a_scan_whose_reader_stalls_is_cut_and_never_looks_whole() {
     let mut config = config();
     config.scan_stall_timeout = Duration::from_secs(2);
     config.scans_max = Some(1);
@@ -114,24 +114,24 @@ fn a_range_whose_reader_stalls_is_cut_and_never_looks_whole() {
         client.put(&format!("/v0/entity?id=k{number:02}"), &value);
     }
     let mut reader = Client::connect(&node);
-    // The request behind the range must not make the node gather the whole range.
+    // The request behind the scan must not make the node gather the whole scan.
     reader.send("GET /v0/entities?start=k HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(2));
     wait_for_metric(&node, "kvorum_scans", "1.0");
-    // Other ranges wait until the range is cut.
+    // Other scans wait until the scan is cut.
     wait_until("the cut", || {
         client.get("/v0/entities?start=x").status != 503
     });
     wait_for_metric(&node, "kvorum_scans", "0.0");
     let rest = reader.rest();
-    assert!(rest.len() < 24 << 20, "the range was cut");
+    assert!(rest.len() < 24 << 20, "the scan was cut");
     assert!(
         !rest.ends_with(b"\r\n0\r\n\r\n"),
-        "the range does not look whole"
+        "the scan does not look whole"
     );
 }
 
 #[test]
-fn a_digest_counts_as_a_range_and_covers_many_steps() {
+fn a_digest_counts_as_a_scan_and_covers_many_steps() {
     let mut config = config();
     config.requests_queued_max = 1;
     config.scans_max = Some(1);
@@ -146,7 +146,7 @@ fn a_digest_counts_as_a_range_and_covers_many_steps() {
     assert_eq!(digest.status, 200, "{}", digest.text());
     assert_eq!(digest.json()["count"], 24);
     assert_eq!(digest.json()["bytes"], 24 * (3 + (1 << 20)));
-    // A range that is not read holds the only place.
+    // A scan that is not read holds the only place.
     let mut reader = Client::connect(&node);
     reader.send("GET /v0/entities?start=k HTTP/1.1\r\nhost: localhost\r\n\r\n");
     wait_for_metric(&node, "kvorum_scans", "1.0");

@@ -127,8 +127,8 @@ fn requests_over_tls_are_answered_as_without() {
     for _ in 0..100 {
         assert_eq!(client.reply_to("GET").text(), "value");
     }
-    let range = client.get("/v0/entities?start=a");
-    assert_eq!(range.status, 200);
+    let scan = client.get("/v0/entities?start=a");
+    assert_eq!(scan.status, 200);
     // A client that closes its side still gets its answer, and TLS ends in order.
     client.send(get);
     client.finish();

@@ -322,7 +322,7 @@ fn a_revoked_token_is_refused_without_a_restart() {
 }
 
 #[test]
-fn a_range_ends_once_its_token_is_revoked() {
+fn a_scan_ends_once_its_token_is_revoked() {
     const MIB: usize = 1 << 20;
     let fixture = Fixture::new(&[("old", "read = true\nwrite = true"), ("new", "read = true")]);
     // More than the kernel takes of a reader that does not read.
@@ -343,7 +343,7 @@ fn a_range_ends_once_its_token_is_revoked() {
         reader
     };
     let (mut changed, mut revoked) = (begin(), begin());
-    // Other rights, with which the range may still be read.
+    // Other rights, with which the scan may still be read.
     let tokens = stanza("old", "read = [\"k\"]") + &stanza("new", "read = true");
     write(&fixture.file, &tokens);
     fixture.node.reload();
@@ -364,11 +364,11 @@ fn a_range_ends_once_its_token_is_revoked() {
     drop((changed, revoked, node));
     let log = std::fs::read_to_string(folder.path().join("audit.ndjson")).unwrap();
     let lines = log.lines().map(|line| serde_json::from_str(line).unwrap());
-    let of_ranges = lines.filter(|line: &serde_json::Value| line["path"] == "/v0/entities");
-    let of_ranges: Vec<_> = of_ranges
+    let of_scans = lines.filter(|line: &serde_json::Value| line["path"] == "/v0/entities");
+    let of_scans: Vec<_> = of_scans
         .map(|line| (line["event"].clone(), line["token"].clone()))
         .collect();
-    assert_eq!(of_ranges, [("no-right".into(), "old".into())]);
+    assert_eq!(of_scans, [("no-right".into(), "old".into())]);
 }
 
 #[test]

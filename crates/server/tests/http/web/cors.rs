@@ -98,13 +98,13 @@ fn a_page_reads_each_answer_and_the_fields_of_the_store() {
     let get = client.request("GET", "/v0/entity?id=a", &app, b"");
     let missing = client.request("GET", "/v0/entity?id=b", &app, b"");
     let wrong = client.request("GET", "/v0/entity?id=", &app, b"");
-    let range = client.request("GET", "/v0/entities?start=a", &app, b"");
+    let scan = client.request("GET", "/v0/entities?start=a", &app, b"");
     for (reply, status, vary) in [
         (&put, 201, "origin"),
         (&get, 200, "origin"),
         (&missing, 404, "origin"),
         (&wrong, 400, "origin"),
-        (&range, 200, "accept, origin"),
+        (&scan, 200, "accept, origin"),
     ] {
         assert_eq!(reply.status, status);
         assert_eq!(reply.header("access-control-allow-origin"), Some(APP));

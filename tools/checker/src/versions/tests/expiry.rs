@@ -68,7 +68,7 @@ fn a_clock_that_was_set_forth_and_back_may_have_decided_in_between() {
         shows(&mut story, of_put[2]);
         story.complete(put, written(10, 1));
         shows(&mut story, of_read[0]);
-        let read = story.invoke(Action::Range, 1, 1);
+        let read = story.invoke(Action::Scan, 1, 1);
         shows(&mut story, of_read[1]);
         shows(&mut story, of_read[2]);
         story.complete_read(read, 10, Content::Value(put));

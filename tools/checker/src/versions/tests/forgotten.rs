@@ -117,7 +117,7 @@ fn a_value_that_one_of_fewer_copies_has_replaced_may_be_absent_below_the_forget_
         ((2, 8), 2, 9, false),
         ((1, 8), 3, 9, false),
     ];
-    let reads = [Action::Get, Action::Range];
+    let reads = [Action::Get, Action::Scan];
     let all = reads.map(|read| cases.map(|case| (read, case)));
     for (action, ((copies, newer), ack, forgotten, is_excused)) in all.into_iter().flatten() {
         let mut story = Story::default();

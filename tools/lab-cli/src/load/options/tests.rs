@@ -35,7 +35,7 @@ fn options_become_a_plan() {
         key_choice: KeyChoice::Sequential,
         key_bytes: load::plan::SizeDistribution::Fixed(20),
         value_bytes: load::plan::SizeDistribution::Uniform(64, 1024),
-        range_limit: 100,
+        scan_limit: 100,
         replicas: Some((2, 3)),
         ttl_seconds: Some(60),
         batch: None,
@@ -51,7 +51,7 @@ fn a_batch_takes_operations_that_it_can_have_on_any_node() {
     let plan = options("put --batch 100 --keys 5000").plan().unwrap();
     assert_eq!(plan.batch, Some(100));
     for words in [
-        "range --batch 2",
+        "scan --batch 2",
         "ycsb-f --batch 2",
         "put --batch 2 --url http://a:1,http://b:2 --ask owner",
         "put --batch 100000 --value-bytes 1KiB",
@@ -73,7 +73,7 @@ fn workloads_choose_operations_and_keys() {
             vec![(Operation::Delete, 1.0)],
             KeyChoice::Uniform,
         ),
-        ("range", vec![(Operation::Range, 1.0)], KeyChoice::Uniform),
+        ("scan", vec![(Operation::Scan, 1.0)], KeyChoice::Uniform),
         (
             "ycsb-b",
             vec![(Operation::Get, 95.0), (Operation::Put, 5.0)],

@@ -1,4 +1,4 @@
-//! Reads a range that is larger than the node's memory.
+//! Reads a data set that is larger than the node's memory.
 
 use crate::context::ExperimentContext;
 use crate::measure::profile::{self, FoldedProfile, ProfileKind};
@@ -26,7 +26,7 @@ const KEY_BYTES: usize = 16;
 /// The size of an entity in the stream: the key, a line end and the value.
 const ENTITY_BYTES: u64 = (KEY_BYTES + 1 + VALUE_BYTES) as u64;
 
-/// The study's ranges: entities per request.
+/// The study's scans: entities per request.
 const STUDY_LIMIT: u64 = 10_000;
 
 /// How long the whole stream may take.
@@ -49,7 +49,7 @@ struct MemorySample {
 
 /// The stream of the whole data set.
 #[derive(Debug, Serialize)]
-struct StreamedRange {
+struct StreamedScan {
     bytes: u64,
     seconds: f64,
     samples: Vec<MemorySample>,
@@ -57,14 +57,14 @@ struct StreamedRange {
 
 /// The results.
 #[derive(Debug, Serialize)]
-struct RangeResults {
+struct ScanResults {
     keys: u64,
     /// The peak resident memory when the data had been written.
     filled_bytes_max: u64,
     /// The peak resident memory at the end.
     resident_bytes_max: u64,
-    stream: Measured<StreamedRange>,
-    ranges: Measured<CostedRun>,
+    stream: Measured<StreamedScan>,
+    scans: Measured<CostedRun>,
 }
 
 fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
@@ -88,24 +88,24 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
     let filled_bytes_max = node.usage().resident_bytes_max;
     context.log("streaming all data");
     let stream = stream(context, node)?;
-    context.log("ranges of 10,000");
+    context.log("scans of 10,000");
     let plan = Plan {
-        operations: vec![(Operation::Range, 1.0)],
-        range_limit: context.effort().pick(100, STUDY_LIMIT, STUDY_LIMIT),
+        operations: vec![(Operation::Scan, 1.0)],
+        scan_limit: context.effort().pick(100, STUDY_LIMIT, STUDY_LIMIT),
         key_choice: KeyChoice::Uniform,
         connections: 1,
         rate: Rate::Max,
         seconds: context.effort().pick(0.5, 8.0, 30.0),
         ..plan
     };
-    let ranges = measure::run(context, &cluster, &plan)?;
+    let scans = measure::run(context, &cluster, &plan)?;
     let profile = profile::under_load(context, node, &plan, ProfileKind::Cpu)?;
-    let outcome = RangeResults {
+    let outcome = ScanResults {
         keys: plan.keys,
         filled_bytes_max,
         resident_bytes_max: node.usage().resident_bytes_max,
         stream,
-        ranges,
+        scans,
     };
     describe(page, &outcome, &profile);
     Ok(())
@@ -115,7 +115,7 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
 fn stream(
     context: &ExperimentContext<'_>,
     node: &LabNode,
-) -> Result<Measured<StreamedRange>, Error> {
+) -> Result<Measured<StreamedScan>, Error> {
     let is_over = AtomicBool::new(false);
     let begin = Instant::now();
     let (read, samples) = std::thread::scope(|scope| {
@@ -136,7 +136,7 @@ fn stream(
         (read, sampler.join().unwrap_or_default())
     });
     match read {
-        Ok(bytes) => Ok(Ok(StreamedRange {
+        Ok(bytes) => Ok(Ok(StreamedScan {
             bytes,
             seconds: begin.elapsed().as_secs_f64(),
             samples,
@@ -162,7 +162,7 @@ fn read_all(context: &ExperimentContext<'_>, node: &LabNode) -> Result<u64, Erro
     }
 }
 
-impl StreamedRange {
+impl StreamedScan {
     fn entities(&self) -> u64 {
         self.bytes / ENTITY_BYTES
     }
@@ -183,7 +183,7 @@ fn entities_per_second(load: &CostedRun) -> f64 {
     load.run.entities as f64 / load.run.measured_seconds.max(f64::MIN_POSITIVE)
 }
 
-fn describe(page: &mut Page, outcome: &RangeResults, profile: &Measured<FoldedProfile>) {
+fn describe(page: &mut Page, outcome: &ScanResults, profile: &Measured<FoldedProfile>) {
     let mut table = MarkdownTable::new(["what", "figure"]);
     let mut row = |what: &str, figure: String| table.row([what.to_owned(), figure]);
     let size = |bytes: u64| units::bytes(bytes as f64);
@@ -221,26 +221,26 @@ fn describe(page: &mut Page, outcome: &RangeResults, profile: &Measured<FoldedPr
         .draw();
         page.keep_chart("memory", svg);
     }
-    if let Ok(ranges) = &outcome.ranges {
-        let cpu_us = ranges
+    if let Ok(scans) = &outcome.scans {
+        let cpu_us = scans
             .cpu_us
-            .map(|cpu_us| cpu_us * ranges.run.succeeded as f64);
-        let entities = Some(ranges.run.entities as f64);
+            .map(|cpu_us| cpu_us * scans.run.succeeded as f64);
+        let entities = Some(scans.run.entities as f64);
         for (what, figure) in [
-            ("requests", units::rate(ranges.rate())),
-            ("entities", units::rate(entities_per_second(ranges))),
-            ("p99", text::latency(ranges.latency_ms(99.0))),
+            ("requests", units::rate(scans.rate())),
+            ("entities", units::rate(entities_per_second(scans))),
+            ("p99", text::latency(scans.latency_ms(99.0))),
             (
                 "CPU time per entity",
                 text::cpu(statistics::ratio(cpu_us, entities)),
             ),
         ] {
-            row(&format!("ranges of 10,000: {what}"), figure);
+            row(&format!("scans of 10,000: {what}"), figure);
         }
     }
     page.keep_table("measured", table);
     figures::failed_measurements(page, [("one stream".to_owned(), &outcome.stream)]);
-    figures::failed_measurements(page, [("ranges of 10,000".to_owned(), &outcome.ranges)]);
-    figures::profile(page, "range-cpu", "Ranges: CPU time", profile);
+    figures::failed_measurements(page, [("scans of 10,000".to_owned(), &outcome.scans)]);
+    figures::profile(page, "range-cpu", "Scans: CPU time", profile);
     page.data("runs", outcome);
 }

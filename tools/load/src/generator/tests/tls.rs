@@ -23,11 +23,11 @@ fn values_of_many_records_go_both_ways() {
     let read = run(&plan);
     assert_eq!((read.missing, failed(&read)), (0, vec![]));
     assert!(read.succeeded > 0);
-    let ranges = run(&Plan {
-        operations: vec![(Operation::Range, 1.0)],
+    let scans = run(&Plan {
+        operations: vec![(Operation::Scan, 1.0)],
         ..plan.clone()
     });
-    assert!(ranges.entities > ranges.succeeded, "{ranges:?}");
+    assert!(scans.entities > scans.succeeded, "{scans:?}");
     let batches = run(&Plan {
         batch: Some(10),
         ..plan

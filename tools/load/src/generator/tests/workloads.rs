@@ -67,15 +67,15 @@ fn each_operation_does_what_its_name_says() {
     let with = |operation| {
         run(&Plan {
             operations: vec![(operation, 1.0)],
-            range_limit: 7,
+            scan_limit: 7,
             ..base.clone()
         })
     };
 
-    let ranges = with(Operation::Range);
-    assert!(ranges.entities > ranges.succeeded * 6, "{ranges:?}");
-    assert!(ranges.entities <= ranges.succeeded * 7);
-    assert_eq!(failed(&ranges), []);
+    let scans = with(Operation::Scan);
+    assert!(scans.entities > scans.succeeded * 6, "{scans:?}");
+    assert!(scans.entities <= scans.succeeded * 7);
+    assert_eq!(failed(&scans), []);
 
     let before = server.map();
     let updates = with(Operation::ReadModifyWrite);

@@ -107,7 +107,7 @@ impl Worker<'_> {
                 missing: u64::from(result == ReadResult::Missing),
                 // A node sends each entity as one chunk.
                 entities: match due_request.operation {
-                    Operation::Range => chunks,
+                    Operation::Scan => chunks,
                     _ => 0,
                 },
                 operations: 0,
@@ -257,7 +257,7 @@ impl Worker<'_> {
 struct Answered {
     /// Reads that found nothing.
     missing: u64,
-    /// Entities of a range.
+    /// Entities of a scan.
     entities: u64,
     /// Operations of a batch.
     operations: u64,

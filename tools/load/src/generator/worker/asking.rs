@@ -231,7 +231,7 @@ impl Worker<'_> {
             }
             Operation::GetMissing => writer.get(&self.key, request),
             Operation::Delete => writer.delete(&self.key, request),
-            Operation::Range => writer.range(&self.key, request),
+            Operation::Scan => writer.scan(&self.key, request),
         }
         connection.due_request = Some(due_request);
         self.write(index)

@@ -1,9 +1,9 @@
-//! `count=only`: counts the entities of a range.
+//! `count=only`: counts the entities of a scan.
 //!
 //! The answer begins when the count is known, so a count that fails is an error with a status. The
 //! count holds one batch at a time, and ends when its client leaves.
 
-use super::parameters::RangeParameters;
+use super::parameters::ScanParameters;
 use super::{Reader, Source, begin};
 use crate::http::exchange::{Answer, HttpExchange};
 use crate::http::problem::Problem;
@@ -18,7 +18,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
-/// How many entities a range has.
+/// How many entities a scan has.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Count")]
 pub(crate) struct CountPage {
@@ -26,10 +26,10 @@ pub(crate) struct CountPage {
     count: u64,
 }
 
-/// Counts the entities of the range; `HEAD` counts nothing.
+/// Counts the entities of the scan; `HEAD` counts nothing.
 pub(super) async fn answer(
     exchange: &HttpExchange<'_>,
-    parameters: RangeParameters,
+    parameters: ScanParameters,
     source: Source,
     first_deadline: Duration,
 ) -> Answer {
@@ -45,7 +45,7 @@ pub(super) async fn answer(
 
 async fn count(
     exchange: &HttpExchange<'_>,
-    parameters: RangeParameters,
+    parameters: ScanParameters,
     source: Source,
     first_deadline: Duration,
 ) -> Result<u64, Problem> {
@@ -56,9 +56,9 @@ async fn count(
     let mut next = begin(listener, &parameters, source, first_deadline);
     let mut reader = Reader::new(exchange, parameters);
     let mut deadline = first_deadline;
-    while let Some(range) = next.filter(|_| counted < limit) {
+    while let Some(scan) = next.filter(|_| counted < limit) {
         let coordinator = listener.worker.coordinator();
-        let batch = coordinator.next_batch(range, deadline).await?;
+        let batch = coordinator.next_batch(scan, deadline).await?;
         let live = batch
             .entries
             .iter()

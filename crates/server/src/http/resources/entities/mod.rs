@@ -1,18 +1,18 @@
 //! `/v0/entities`: a scan of this node, or of the whole cluster.
 //!
-//! `parameters` reads the query, `range_stream` sends the entities, `listing` groups them by a
+//! `parameters` reads the query, `scan_stream` sends the entities, `listing` groups them by a
 //! delimiter, `count` only counts them. The
 //! right is checked again before each batch, because a scan may outlive its token.
 
 mod count;
 mod listing;
 mod parameters;
-mod range_stream;
+mod scan_stream;
 
 use crate::http::exchange::{Answer, HttpExchange};
 use crate::http::lasting_caller::LastingCaller;
 use crate::http::problem::Problem;
-use crate::http::request::negotiation::{RangeFormat, range_format, wants_trailers};
+use crate::http::request::negotiation::{ScanFormat, scan_format, wants_trailers};
 use crate::http::request::verb::Verb;
 use crate::http::response::body::ResponseBody;
 use crate::http::response::headers::SANDBOX;
@@ -24,8 +24,8 @@ use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, TRAILER,
 use hyper::{HeaderMap, Response, Version};
 use listing::Listing;
 use node::{ClusterScanPlan, KeyScan, ScanBatch, ScanWindow};
-use parameters::{RangeParameters, Scope, Telling};
-use range_stream::{CutReason, NextBatch, RangePlan, RangeStream};
+use parameters::{ScanParameters, Scope, Telling};
+use scan_stream::{CutReason, NextBatch, ScanPlan, ScanStream};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,26 +47,26 @@ pub(super) async fn answer(exchange: HttpExchange<'_>) -> Answer {
     }
     exchange.check_body_limit()?;
     let listener = exchange.listener;
-    // Ranges wait for one another before they have a permit, so they keep no request out.
+    // Scans wait for one another before they have a permit, so they keep no request out.
     let admitted = listener.admit_scan(exchange.deadline()).await?;
     let source = source(listener, &parameters, exchange.deadline()).await?;
     let permit = exchange.admit(exchange.deadline()).await?;
-    // The nodes have all of the time, however long the range waited for its turn.
+    // The nodes have all of the time, however long the scan waited for its turn.
     let deadline = listener.deadline_after(listener.clock().monotonic());
     if parameters.telling == Telling::Count {
-        // It counts as a range, and has no permit, because it may take long.
+        // It counts as a scan, and has no permit, because it may take long.
         drop(permit);
         let counted = count::answer(&exchange, parameters, source, deadline).await;
         drop(admitted);
         return counted;
     }
     let headers = &exchange.head.headers;
-    let plan = RangePlan {
+    let plan = ScanPlan {
         format: match parameters.telling {
-            Telling::Keys => RangeFormat::KeyLines,
+            Telling::Keys => ScanFormat::KeyLines,
             // Common prefixes have no form but that of lines.
-            Telling::Values if parameters.delimiter.is_some() => RangeFormat::JsonLines,
-            Telling::Values | Telling::Count => range_format(headers),
+            Telling::Values if parameters.delimiter.is_some() => ScanFormat::JsonLines,
+            Telling::Values | Telling::Count => scan_format(headers),
         },
         limit: parameters.limit.unwrap_or(u64::MAX),
         now_unix_ms: listener.clock().unix_ms(),
@@ -78,10 +78,10 @@ pub(super) async fn answer(exchange: HttpExchange<'_>) -> Answer {
         return Ok(response);
     }
     let first = match begin(listener, &parameters, source, deadline) {
-        Some(range) => Some(first_batch(listener, range, deadline).await?),
+        Some(scan) => Some(first_batch(listener, scan, deadline).await?),
         None => None,
     };
-    // From now on the stream counts as a range and holds no permit, because a slow
+    // From now on the stream counts as a scan and holds no permit, because a slow
     // reader must not keep other requests out.
     drop(permit);
     let reader = Reader::new(&exchange, parameters);
@@ -89,21 +89,21 @@ pub(super) async fn answer(exchange: HttpExchange<'_>) -> Answer {
     let listing = delimiter.map(|(delimiter, prefix)| Listing::new(prefix, delimiter));
     let stream = stream(listener, plan, reader, first, admitted);
     let stream = stream.grouped(listing);
-    let stream = stream.gathered(exchange.channel.gather_range());
+    let stream = stream.gathered(exchange.channel.gather_scan());
     Ok(response.map(|_| ResponseBody::stream(Box::new(stream))))
 }
 
-/// Whose entities a range tells, with the memory that it begins with. A range of this node has
+/// Whose entities a scan tells, with the memory that it begins with. A scan of this node has
 /// its own for each batch.
 enum Source {
     Node,
     Cluster(Replicas, ScanWindow),
 }
 
-/// Waits for the memory that a range begins with.
+/// Waits for the memory that a scan begins with.
 async fn source(
     listener: &Listener,
-    parameters: &RangeParameters,
+    parameters: &ScanParameters,
     deadline: Duration,
 ) -> Result<Source, Refused> {
     match parameters.scope {
@@ -116,10 +116,10 @@ async fn source(
     }
 }
 
-/// The range that the parameters ask for, unless no key can lie in it.
+/// The scan that the parameters ask for, unless no key can lie in it.
 fn begin(
     listener: &Listener,
-    parameters: &RangeParameters,
+    parameters: &ScanParameters,
     source: Source,
     deadline: Duration,
 ) -> Option<KeyScan> {
@@ -147,17 +147,17 @@ fn begin(
 
 async fn first_batch(
     listener: &Listener,
-    range: KeyScan,
+    scan: KeyScan,
     deadline: Duration,
 ) -> Result<ScanBatch, Problem> {
     let coordinator = listener.worker.coordinator();
-    Ok(coordinator.next_batch(range, deadline).await?)
+    Ok(coordinator.next_batch(scan, deadline).await?)
 }
 
-fn set_headers(headers: &mut HeaderMap, plan: &RangePlan) {
+fn set_headers(headers: &mut HeaderMap, plan: &ScanPlan) {
     let content_type = match plan.format {
-        RangeFormat::Plain => "application/octet-stream",
-        RangeFormat::JsonLines | RangeFormat::KeyLines => "application/x-ndjson",
+        ScanFormat::Plain => "application/octet-stream",
+        ScanFormat::JsonLines | ScanFormat::KeyLines => "application/x-ndjson",
     };
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(SANDBOX));
@@ -168,15 +168,15 @@ fn set_headers(headers: &mut HeaderMap, plan: &RangePlan) {
     }
 }
 
-/// Who reads a range, which may take days.
+/// Who reads a scan, which may take days.
 struct Reader {
     caller: LastingCaller,
-    parameters: RangeParameters,
+    parameters: ScanParameters,
 }
 
 impl Reader {
-    /// Who asks for a range with these parameters.
-    fn new(exchange: &HttpExchange<'_>, parameters: RangeParameters) -> Self {
+    /// Who asks for a scan with these parameters.
+    fn new(exchange: &HttpExchange<'_>, parameters: ScanParameters) -> Self {
         Self {
             caller: LastingCaller::of(exchange),
             parameters,
@@ -196,14 +196,14 @@ impl Reader {
 
 fn stream(
     listener: &Rc<Listener>,
-    plan: RangePlan,
+    plan: ScanPlan,
     mut reader: Reader,
     first: Option<ScanBatch>,
     admitted: Reservation,
-) -> RangeStream {
+) -> ScanStream {
     let log = Arc::clone(listener.worker.node().log());
     let listener = Rc::clone(listener);
-    let ask = move |range| -> NextBatch {
+    let ask = move |scan| -> NextBatch {
         if reader.go_on(listener.trust()).is_err() {
             return Box::pin(std::future::ready(Err(CutReason::NoRight)));
         }
@@ -211,9 +211,9 @@ fn stream(
         let deadline = now.saturating_add(listener.stall_timeout());
         let coordinator = Rc::clone(listener.worker.coordinator());
         Box::pin(async move {
-            let batch = coordinator.next_batch(range, deadline).await;
+            let batch = coordinator.next_batch(scan, deadline).await;
             batch.map_err(CutReason::Failed)
         })
     };
-    RangeStream::new(&log, plan, Box::new(ask), first, admitted)
+    ScanStream::new(&log, plan, Box::new(ask), first, admitted)
 }

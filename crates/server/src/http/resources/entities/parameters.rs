@@ -10,10 +10,10 @@ const DELIMITER_BYTES_MAX: usize = 16;
 
 /// The parameters of `/v0/entities`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RangeParameters {
+pub(crate) struct ScanParameters {
     /// The first key.
     pub(crate) start: QueryBytes,
-    /// The key at which the range ends without it; `None`: after the last key.
+    /// The key at which the scan ends without it; `None`: after the last key.
     pub(crate) end: Option<QueryBytes>,
     /// The greatest number of entities.
     pub(crate) limit: Option<u64>,
@@ -25,7 +25,7 @@ pub(crate) struct RangeParameters {
     pub(crate) scope: Scope,
 }
 
-/// Whose entities a range tells.
+/// Whose entities a scan tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// Those of this node.
@@ -35,7 +35,7 @@ pub(crate) enum Scope {
     Cluster(Replicas),
 }
 
-/// What a range tells of its entities.
+/// What a scan tells of its entities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Telling {
     /// Their keys and values.
@@ -53,7 +53,7 @@ pub(crate) enum Telling {
 pub(crate) fn read(
     query: Option<&str>,
     rules: ReplicaRules,
-) -> Result<RangeParameters, ParameterError> {
+) -> Result<ScanParameters, ParameterError> {
     let (mut start, mut end, mut prefix, mut limit) = (None, None, None, None);
     let (mut values, mut count, mut scope, mut delimiter) = (None, None, None, None);
     let mut replicas = ReplicaParameters::default();
@@ -137,7 +137,7 @@ pub(crate) fn read(
             ));
         }
     };
-    Ok(RangeParameters {
+    Ok(ScanParameters {
         start,
         end,
         limit,
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
     use base::KEY_BYTES_MAX;
 
-    fn read(query: Option<&str>) -> Result<RangeParameters, ParameterError> {
+    fn read(query: Option<&str>) -> Result<ScanParameters, ParameterError> {
         let rules = ReplicaRules {
             nodes: 5,
             default: None,
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn only_ranges_of_the_cluster_have_a_pair() {
+    fn only_scans_of_the_cluster_have_a_pair() {
         for (query, ack, from) in [
             ("start=a&scope=cluster", 3, 5),
             ("start=a&scope=cluster&from=2", 2, 2),
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_need_a_start() {
+    fn scans_need_a_start() {
         let parsed = read(Some("start=a&end=b%00&limit=10")).unwrap();
         assert_eq!(parsed.start.as_slice(), b"a");
         assert_eq!(parsed.end.as_deref(), Some(&b"b\0"[..]));
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_tells_values_or_keys_or_only_their_number() {
+    fn a_scan_tells_values_or_keys_or_only_their_number() {
         for (query, telling) in [
             ("prefix=a&values=omit", Telling::Keys),
             ("prefix=a&count=only", Telling::Count),

@@ -23,13 +23,13 @@ use std::time::Duration;
 /// more where nodes are configured to take longer values.
 const LINE_BYTES_MAX: usize = 128 << 20;
 
-/// How long a range may be silent by default: a node cuts one that makes no progress for 30 s.
+/// How long a scan may be silent by default: a node cuts one that makes no progress for 30 s.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// How long a node may count before it answers, by default.
 const COUNTING_MAX: Duration = Duration::from_secs(3600);
 
-/// Whose keys a range covers.
+/// Whose keys a scan covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Those of the first node.
@@ -39,7 +39,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// The nodes of a client that can tell a range: another node keeps other keys.
+    /// The nodes of a client that can tell a scan: another node keeps other keys.
     fn nodes_of(self, client: &Client) -> &[Node] {
         match self {
             Self::Node => &client.nodes()[..1],
@@ -48,12 +48,12 @@ impl Scope {
     }
 }
 
-/// A range of keys.
+/// A scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RangeRequest {
+pub struct ScanRequest {
     /// The first key.
     pub start: Vec<u8>,
-    /// The key at which the range ends without it; `None`: after the last key.
+    /// The key at which the scan ends without it; `None`: after the last key.
     pub end: Option<Vec<u8>>,
     /// The greatest number of entities.
     pub limit: Option<u64>,
@@ -65,8 +65,8 @@ pub struct RangeRequest {
     pub replicas: Replicas,
 }
 
-impl RangeRequest {
-    /// The range of all keys.
+impl ScanRequest {
+    /// A scan of all keys.
     pub fn all(scope: Scope) -> Self {
         Self {
             start: vec![0],
@@ -78,7 +78,7 @@ impl RangeRequest {
         }
     }
 
-    /// The range of the keys with a prefix.
+    /// A scan of the keys with a prefix.
     pub fn set_prefix(&mut self, prefix: &[u8]) {
         self.start = prefix.to_vec();
         let last = prefix.iter().rposition(|byte| *byte != u8::MAX);
@@ -124,11 +124,11 @@ impl RangeRequest {
     }
 }
 
-/// Reads a range, entity by entity.
-pub struct RangeReader<'a> {
+/// Reads a scan, entity by entity.
+pub struct ScanReader<'a> {
     client: &'a Client,
     /// What is still to be read.
-    rest: RangeRequest,
+    rest: ScanRequest,
     stream: Option<Stream>,
     streams: u64,
     /// The node that is asked next.
@@ -158,9 +158,9 @@ struct Counted {
 }
 
 impl Client {
-    /// Begins to read a range. Nothing is sent before the first entity is asked for.
-    pub fn range(&self, request: RangeRequest) -> RangeReader<'_> {
-        RangeReader {
+    /// Begins to read a scan. Nothing is sent before the first entity is asked for.
+    pub fn scan(&self, request: ScanRequest) -> ScanReader<'_> {
+        ScanReader {
             client: self,
             is_whole: request.is_empty(),
             rest: request,
@@ -172,17 +172,17 @@ impl Client {
         }
     }
 
-    /// Counts the entities of a range.
+    /// Counts the entities of a scan.
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn count(&self, request: &RangeRequest) -> Result<u64, Error> {
+    pub async fn count(&self, request: &ScanRequest) -> Result<u64, Error> {
         if request.is_empty() {
             return Ok(0);
         }
         let mut message = request.message();
         message.target = message.target.with("count", b"only");
-        let limits = self.limits_of_ranges(COUNTING_MAX);
+        let limits = self.limits_of_scans(COUNTING_MAX);
         let nodes = request.scope.nodes_of(self);
         self.ask_among(nodes, Repeat::Always, async |node| {
             let mut answer = send_within(limits, node, &message).await?;
@@ -195,10 +195,10 @@ impl Client {
         .await
     }
 
-    fn limits_of_ranges(&self, silence_max: Duration) -> Limits {
+    fn limits_of_scans(&self, silence_max: Duration) -> Limits {
         let Settings {
             limits,
-            range_silence_max: given,
+            scan_silence_max: given,
             ..
         } = self.settings();
         Limits {
@@ -208,14 +208,14 @@ impl Client {
     }
 }
 
-impl RangeReader<'_> {
+impl ScanReader<'_> {
     /// How many requests were made: what came since this number changed is as good as the
     /// end of the present stream.
     pub fn streams(&self) -> u64 {
         self.streams
     }
 
-    /// The next entity; `None` at the end of the whole range.
+    /// The next entity; `None` at the end of the whole scan.
     ///
     /// # Errors
     /// [`Error`]; [`Error::Damaged`] says that what came since the last change of
@@ -246,7 +246,7 @@ impl RangeReader<'_> {
         let stream = match &mut self.stream {
             Some(stream) => stream,
             none => {
-                let limits = self.client.limits_of_ranges(SILENCE_MAX);
+                let limits = self.client.limits_of_scans(SILENCE_MAX);
                 let node = &self.client.nodes()[self.node];
                 let answer = send_within(limits, node, &self.rest.message()).await?;
                 let answer = answer.expect_lines()?;

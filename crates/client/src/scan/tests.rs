@@ -8,8 +8,8 @@ fn sample(count: usize) -> (TestStore, Vec<Entity>) {
     (TestStore::of(entities.clone()), entities)
 }
 
-async fn read(client: &Client, request: RangeRequest) -> Result<Vec<Entity>, Error> {
-    let mut reader = client.range(request);
+async fn read(client: &Client, request: ScanRequest) -> Result<Vec<Entity>, Error> {
+    let mut reader = client.scan(request);
     let mut read = Vec::new();
     while let Some(entity) = reader.next().await? {
         assert_eq!(entity.version.as_deref(), Some("9"));
@@ -25,7 +25,7 @@ fn client(nodes: &[&Node]) -> Client {
     client_of(nodes.iter().map(|node| (*node).clone()).collect(), SETTINGS)
 }
 
-/// The answer to the range of all keys.
+/// The answer to the scan of all keys.
 fn whole(store: &TestStore) -> Vec<u8> {
     let request = crate::testing::Received {
         line: "GET /v0/entities?start=%00".to_owned(),
@@ -43,7 +43,7 @@ async fn a_stream_that_is_cut_anywhere_goes_on_at_another_node() {
         let dies = TestNode::new(vec![Script::Cut(answer[..cut].to_vec())]);
         let lives = store.node();
         let client = client(&[&dies.node, &lives.node]);
-        let read = read(&client, RangeRequest::all(Scope::Cluster)).await;
+        let read = read(&client, ScanRequest::all(Scope::Cluster)).await;
         assert_eq!(read.unwrap(), all, "cut at {cut}");
         let asked = lives.lines().len();
         assert_eq!(asked, usize::from(cut < answer.len()), "cut at {cut}");
@@ -63,7 +63,7 @@ async fn the_type_of_lines_may_have_parameters_and_another_type_is_another_serve
     ] {
         let answer = whole.replacen("application/x-ndjson", media_type, 1);
         let node = TestNode::new(vec![Script::Cut(answer.into_bytes())]);
-        let read = read(&client(&[&node.node]), RangeRequest::all(Scope::Cluster)).await;
+        let read = read(&client(&[&node.node]), ScanRequest::all(Scope::Cluster)).await;
         if is_right {
             assert_eq!(read.unwrap(), all, "{media_type}");
         } else {
@@ -153,7 +153,7 @@ async fn a_whole_stream_must_agree_with_its_trailers() {
     for (name, answer, problem) in table {
         let (node, other) = (TestNode::new(vec![Script::Answer(answer)]), store.node());
         let client = client(&[&node.node, &other.node]);
-        let read = read(&client, RangeRequest::all(Scope::Cluster)).await;
+        let read = read(&client, ScanRequest::all(Scope::Cluster)).await;
         match problem {
             None => assert_eq!(read.unwrap(), all, "{name}"),
             Some(problem) => {
@@ -168,11 +168,11 @@ async fn a_whole_stream_must_agree_with_its_trailers() {
 }
 
 #[tokio::test]
-async fn a_range_asks_for_what_it_needs() {
+async fn a_scan_asks_for_what_it_needs() {
     let (store, all) = sample(30);
     let node = store.node();
     let client = client(&[&node.node]);
-    let mut request = RangeRequest::all(Scope::Node);
+    let mut request = ScanRequest::all(Scope::Node);
     request.set_prefix(b"a");
     request.limit = Some(2);
     request.has_values = false;
@@ -198,7 +198,7 @@ async fn a_range_asks_for_what_it_needs() {
             .fields
             .contains(&"accept: application/x-ndjson".to_owned())
     );
-    // Nothing is asked for an empty range.
+    // Nothing is asked for an empty scan.
     request.end = Some(request.start.clone());
     assert!(read(&client, request.clone()).await.unwrap().is_empty());
     assert_eq!(client.count(&request).await.unwrap(), 0);
@@ -221,9 +221,9 @@ async fn a_limit_counts_over_all_streams() {
     let lives = store.node();
     for (limit, asked) in [(4, 0), (6, 1)] {
         let client = client(&[&dies.node, &lives.node]);
-        let request = RangeRequest {
+        let request = ScanRequest {
             limit: Some(limit),
-            ..RangeRequest::all(Scope::Cluster)
+            ..ScanRequest::all(Scope::Cluster)
         };
         let read = read(&client, request).await.unwrap();
         assert_eq!(read, all[..usize::try_from(limit).unwrap()]);
@@ -237,7 +237,7 @@ async fn a_limit_counts_over_all_streams() {
 }
 
 #[tokio::test]
-async fn the_range_of_a_node_stays_at_that_node_and_patience_ends() {
+async fn the_scan_of_a_node_stays_at_that_node_and_patience_ends() {
     let node = TestNode::new(vec![Script::Cut(Vec::new())]);
     let (store, _) = sample(1);
     let other = store.node();
@@ -246,7 +246,7 @@ async fn the_range_of_a_node_stays_at_that_node_and_patience_ends() {
         ..SETTINGS
     };
     let client = client_of(vec![node.node.clone(), other.node.clone()], settings);
-    let error = read(&client, RangeRequest::all(Scope::Node))
+    let error = read(&client, ScanRequest::all(Scope::Node))
         .await
         .unwrap_err();
     assert!(matches!(error, Error::Cut { .. }), "{error}");
@@ -261,7 +261,7 @@ fn a_prefix_ends_before_the_next_one() {
         (b"a\xff", Some(b"b")),
         (b"\xff\xff", None),
     ] {
-        let mut request = RangeRequest::all(Scope::Cluster);
+        let mut request = ScanRequest::all(Scope::Cluster);
         request.set_prefix(prefix);
         assert_eq!(request.end.as_deref(), end);
         assert_eq!(request.start, prefix);
@@ -273,18 +273,18 @@ async fn the_count_of_one_node_is_never_that_of_another() {
     let other = TestNode::new(vec![Script::status(200, "", "{\"count\":7}")]);
     let client = client(&[&closed_node(), &other.node]);
     for (scope, expected) in [(Scope::Cluster, Some(7)), (Scope::Node, None)] {
-        let counted = client.count(&RangeRequest::all(scope)).await;
+        let counted = client.count(&ScanRequest::all(scope)).await;
         assert_eq!(counted.ok(), expected, "{scope:?}");
     }
     assert_eq!(other.lines().len(), 1);
 }
 
 #[tokio::test]
-async fn the_page_of_another_server_is_no_range() {
+async fn the_page_of_another_server_is_no_scan() {
     let fields = "Content-Type: text/html\r\n";
     let other = TestNode::new(vec![Script::status(200, fields, "<html>\n")]);
     let client = client(&[&other.node]);
-    let all = RangeRequest::all(Scope::Cluster);
+    let all = ScanRequest::all(Scope::Cluster);
     let counted = client.count(&all).await.unwrap_err();
     let error = read(&client, all).await.unwrap_err();
     for error in [counted, error] {
@@ -293,15 +293,15 @@ async fn the_page_of_another_server_is_no_range() {
 }
 
 #[tokio::test]
-async fn a_range_is_given_up_after_the_silence_that_the_caller_allows() {
+async fn a_scan_is_given_up_after_the_silence_that_the_caller_allows() {
     let (store, all) = sample(3);
     let (hangs, lives) = (TestNode::new(vec![Script::Hang]), store.node());
     let nodes = vec![hangs.node.clone(), lives.node.clone()];
     let settings = Settings {
-        range_silence_max: Some(Duration::from_millis(100)),
+        scan_silence_max: Some(Duration::from_millis(100)),
         ..SETTINGS
     };
     let client = client_of(nodes, settings);
-    let request = RangeRequest::all(Scope::Cluster);
+    let request = ScanRequest::all(Scope::Cluster);
     assert_eq!(read(&client, request).await.unwrap(), all);
 }

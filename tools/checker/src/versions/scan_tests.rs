@@ -1,4 +1,4 @@
-//! Histories with ranges: what a range tells of a key, and what it leaves out.
+//! Histories with scans: what a scan tells of a key, and what it leaves out.
 
 use super::check;
 use crate::history::{Action, Content, History, OperationId, Outcome, Request};
@@ -56,13 +56,13 @@ fn breaks(steps: &[(Action, Outcome)], promise: Option<Promise>) {
 }
 
 #[test]
-fn a_range_tells_what_was_acknowledged_or_something_newer() {
+fn a_scan_tells_what_was_acknowledged_or_something_newer() {
     let missed = Some(Promise::AcknowledgedIsVisible);
     let puts = [(PUT, written(10)), (PUT, written(20))];
-    let with = |outcome| [puts[0], puts[1], (Action::Range, outcome)];
+    let with = |outcome| [puts[0], puts[1], (Action::Scan, outcome)];
     breaks(&with(told(20, 1)), None);
     breaks(&with(told(10, 0)), missed);
-    breaks(&[(PUT, written(10)), (Action::Range, LEFT_OUT)], missed);
+    breaks(&[(PUT, written(10)), (Action::Scan, LEFT_OUT)], missed);
     // It told what nobody has put, or what was refused.
     let garbage = Outcome::Found {
         version: Some(Timestamp::from_u64(20)),
@@ -70,17 +70,17 @@ fn a_range_tells_what_was_acknowledged_or_something_newer() {
         acks: 2,
     };
     breaks(&with(garbage), Some(Promise::OnlyWhatWasWritten));
-    let refused = [(PUT, Outcome::Refused), (Action::Range, told(20, 0))];
+    let refused = [(PUT, Outcome::Refused), (Action::Scan, told(20, 0))];
     breaks(&refused, Some(Promise::RefusedChangesNothing));
 }
 
 #[test]
-fn a_range_leaves_out_what_was_deleted_and_nothing_else() {
+fn a_scan_leaves_out_what_was_deleted_and_nothing_else() {
     let delete = |outcome| {
         [
             (PUT, written(10)),
             (Action::Delete, outcome),
-            (Action::Range, LEFT_OUT),
+            (Action::Scan, LEFT_OUT),
         ]
     };
     breaks(&delete(written(20)), None);
@@ -93,25 +93,25 @@ fn a_range_leaves_out_what_was_deleted_and_nothing_else() {
     let put_again = [
         (Action::Delete, written(20)),
         (PUT, written(30)),
-        (Action::Range, LEFT_OUT),
+        (Action::Scan, LEFT_OUT),
     ];
     breaks(&put_again, Some(Promise::AcknowledgedIsVisible));
     // What was deleted does not come back.
     let back = [
         (PUT, written(10)),
         (Action::Delete, written(20)),
-        (Action::Range, told(10, 0)),
+        (Action::Scan, told(10, 0)),
     ];
     breaks(&back, Some(Promise::AcknowledgedIsVisible));
 }
 
 #[test]
-fn ranges_may_go_back_and_gets_may_not() {
+fn scans_may_go_back_and_gets_may_not() {
     let lost = (PUT, Outcome::Lost);
     for (first, second, promise) in [
         (Action::Get, Action::Get, Some(Promise::ReadsNeverGoBack)),
-        (Action::Range, Action::Get, None),
-        (Action::Get, Action::Range, None),
+        (Action::Scan, Action::Get, None),
+        (Action::Get, Action::Scan, None),
     ] {
         let steps = [lost, lost, (first, told(20, 1)), (second, told(10, 0))];
         breaks(&steps, promise);

@@ -3,7 +3,7 @@
 use super::options::KeyForm;
 use crate::failure::Failure;
 use clap::Args;
-use client::{RangeRequest, Scope};
+use client::{ScanRequest, Scope};
 use std::ffi::OsString;
 
 /// How many entities were `read` or `exported`, and how fast.
@@ -14,7 +14,7 @@ pub(super) fn transferred(entities: u64, how: &str, seconds: f64) -> String {
 
 /// Which keys are read.
 #[derive(Args, Clone, Debug)]
-pub(super) struct RangeOptions {
+pub(super) struct KeyRangeOptions {
     /// The first key [default: the first key there is]
     #[arg(long, value_name = "KEY", help_heading = "Range")]
     start: Option<OsString>,
@@ -28,13 +28,13 @@ pub(super) struct RangeOptions {
     form: KeyForm,
 }
 
-impl RangeOptions {
-    /// The range, with values and without a limit.
+impl KeyRangeOptions {
+    /// A scan of the range, with values and without a limit.
     ///
     /// # Errors
     /// A key in another form, or one that is empty or too long.
-    pub(super) fn request(&self, scope: Scope) -> Result<RangeRequest, Failure> {
-        let mut request = RangeRequest::all(scope);
+    pub(super) fn request(&self, scope: Scope) -> Result<ScanRequest, Failure> {
+        let mut request = ScanRequest::all(scope);
         let parse = |name: &str, text: &Option<OsString>| {
             let text = text.as_ref();
             text.map(|text| self.form.parse(name, text)).transpose()

@@ -6,11 +6,11 @@
 //! the last chunk, so a stream that was cut off never looks complete.
 
 use super::listing::{Continuation, Listed, Listing};
-use crate::http::request::negotiation::RangeFormat;
+use crate::http::request::negotiation::ScanFormat;
 use crate::http::response::body::{BodyStream, StreamCut};
 use crate::http::response::chunk::{BodyChunk, ChunkMemory};
 use crate::http::response::json_line::JsonLine;
-use crate::net::channel::RangeGathering;
+use crate::net::channel::ScanGathering;
 use base::{Entry, LONG_VALUE_BYTES, LimitedLog, Reservation};
 use bytes::Bytes;
 use http_body::Frame;
@@ -23,10 +23,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// How a range is read and written.
-pub(crate) struct RangePlan {
+/// How a scan is read and written.
+pub(crate) struct ScanPlan {
     /// How entities are encoded.
-    pub(crate) format: RangeFormat,
+    pub(crate) format: ScanFormat,
     /// The greatest number of entities.
     pub(crate) limit: u64,
     /// The time that decides which versions have expired.
@@ -35,24 +35,24 @@ pub(crate) struct RangePlan {
     pub(crate) trailers: bool,
 }
 
-/// Why a range is cut.
+/// Why a scan is cut.
 #[derive(Debug)]
 pub(crate) enum CutReason {
     /// Its next batch was not read.
     Failed(BatchFailure),
-    /// The token of its client may not read the range any more.
+    /// The token of its client may not read the scan any more.
     NoRight,
 }
 
-/// Resolves to the next batch of a range.
+/// Resolves to the next batch of a scan.
 pub(crate) type NextBatch = Pin<Box<dyn Future<Output = Result<ScanBatch, CutReason>>>>;
 
-/// Asks for the next batch of a range.
+/// Asks for the next batch of a scan.
 pub(crate) type AskForBatch = Box<dyn FnMut(KeyScan) -> NextBatch>;
 
-/// The body of a range.
-pub(crate) struct RangeStream {
-    plan: RangePlan,
+/// The body of a scan.
+pub(crate) struct ScanStream {
+    plan: ScanPlan,
     /// How keys are grouped, if they are.
     listing: Option<Listing>,
     ask: AskForBatch,
@@ -62,17 +62,17 @@ pub(crate) struct RangeStream {
     log: Arc<LimitedLog>,
     /// Its part of those that may run at a time.
     _admitted: Reservation,
-    _gathering: Option<RangeGathering>,
+    _gathering: Option<ScanGathering>,
 }
 
 enum StreamState {
     /// It waits for a batch.
     Reading(NextBatch),
-    /// It sends the entities of a batch. The range continues afterwards, unless it is
+    /// It sends the entities of a batch. The scan continues afterwards, unless it is
     /// at its end.
     Sending {
         entries: std::vec::IntoIter<Entry>,
-        range: Option<KeyScan>,
+        scan: Option<KeyScan>,
         memory: Rc<BatchMemory>,
     },
     /// Only the trailers are left.
@@ -84,19 +84,19 @@ enum StreamState {
 impl StreamState {
     fn sending(batch: ScanBatch) -> Self {
         Self::Sending {
-            range: batch.rest,
+            scan: batch.rest,
             entries: batch.entries.into_iter(),
             memory: Rc::new(batch.memory),
         }
     }
 }
 
-impl RangeStream {
+impl ScanStream {
     /// A stream that begins with `first`; without one it has no entities. `log` limits the
-    /// lines about cut ranges.
+    /// lines about cut scans.
     pub(crate) fn new(
         log: &Arc<LimitedLog>,
-        plan: RangePlan,
+        plan: ScanPlan,
         ask: AskForBatch,
         first: Option<ScanBatch>,
         admitted: Reservation,
@@ -121,7 +121,7 @@ impl RangeStream {
     }
 
     /// The same stream, for whose time its channel gathers more.
-    pub(crate) fn gathered(mut self, gathering: RangeGathering) -> Self {
+    pub(crate) fn gathered(mut self, gathering: ScanGathering) -> Self {
         self._gathering = Some(gathering);
         self
     }
@@ -153,7 +153,7 @@ impl RangeStream {
     }
 }
 
-impl BodyStream for RangeStream {
+impl BodyStream for ScanStream {
     /// The next chunk, or the trailers, or the end.
     fn poll_frame(
         &mut self,
@@ -163,7 +163,7 @@ impl BodyStream for RangeStream {
             match &mut self.state {
                 StreamState::Sending {
                     entries,
-                    range,
+                    scan,
                     memory,
                 } => {
                     if self.count >= self.plan.limit {
@@ -178,24 +178,24 @@ impl BodyStream for RangeStream {
                         return Poll::Ready(Some(Ok(Frame::data(chunk))));
                     }
                     let continuation = self.listing.as_mut().map(Listing::continuation);
-                    let range = range.take().and_then(|mut range| {
+                    let scan = scan.take().and_then(|mut scan| {
                         match continuation.unwrap_or(Continuation::Next) {
-                            Continuation::Next => Some(range),
+                            Continuation::Next => Some(scan),
                             Continuation::SkipTo(key) => {
-                                range.skip_to(&key);
-                                Some(range)
+                                scan.skip_to(&key);
+                                Some(scan)
                             }
                             Continuation::End => None,
                         }
                     });
-                    let Some(range) = range else {
+                    let Some(scan) = scan else {
                         self.state = StreamState::Ending;
                         continue;
                     };
                     // Drops this batch before it asks for the next one, so that the
                     // memory that this one counted for is free.
                     self.state = StreamState::Ending;
-                    self.state = StreamState::Reading((self.ask)(range));
+                    self.state = StreamState::Reading((self.ask)(scan));
                 }
                 StreamState::Reading(next) => match std::task::ready!(next.as_mut().poll(cx)) {
                     Ok(batch) => self.state = StreamState::sending(batch),
@@ -227,7 +227,7 @@ enum Told {
 fn next_told(
     entries: &mut std::vec::IntoIter<Entry>,
     listing: &mut Option<Listing>,
-    plan: &RangePlan,
+    plan: &ScanPlan,
 ) -> Option<Told> {
     entries.find_map(|entry| {
         let Some(listing) = listing else {
@@ -242,9 +242,9 @@ fn next_told(
     })
 }
 
-/// Logs why a range is cut after this number of entities.
+/// Logs why a scan is cut after this number of entities.
 fn report_cut(reason: &CutReason, entities: u64, log: &LimitedLog) {
-    log.line("cut range", |left_out| {
+    log.line("cut scan", |left_out| {
         write_cut(reason, entities, left_out);
     });
 }
@@ -305,9 +305,9 @@ const COUNT: HeaderName = HeaderName::from_static("kvorum-count");
 /// The trailer with the checksum of all body bytes.
 const DIGEST: HeaderName = HeaderName::from_static("kvorum-digest");
 
-fn encode(format: RangeFormat, entry: &Entry) -> BodyChunk {
+fn encode(format: ScanFormat, entry: &Entry) -> BodyChunk {
     match format {
-        RangeFormat::Plain => {
+        ScanFormat::Plain => {
             let (key, value) = (entry.key(), entry.value_bytes());
             let copied = if value.len() > LONG_VALUE_BYTES {
                 &[][..]
@@ -325,8 +325,8 @@ fn encode(format: RangeFormat, entry: &Entry) -> BodyChunk {
             };
             BodyChunk::new(Bytes::from(head), tail)
         }
-        RangeFormat::JsonLines => BodyChunk::of_line(JsonLine::of(entry)),
-        RangeFormat::KeyLines => BodyChunk::of_line(JsonLine::without_value(entry)),
+        ScanFormat::JsonLines => BodyChunk::of_line(JsonLine::of(entry)),
+        ScanFormat::KeyLines => BodyChunk::of_line(JsonLine::without_value(entry)),
     }
 }
 
@@ -338,16 +338,16 @@ mod tests {
     use std::task::Waker;
 
     #[tokio::test]
-    async fn a_batch_that_is_not_read_in_time_cuts_the_range() {
+    async fn a_batch_that_is_not_read_in_time_cuts_the_scan() {
         let admitted = Quota::new(1).try_reserve(1);
         let log = Arc::new(LimitedLog::new(
             Arc::new(ManualClock::new(0)),
             LogBounds::REQUESTS,
         ));
-        let mut stream = RangeStream::new(
+        let mut stream = ScanStream::new(
             &log,
-            RangePlan {
-                format: RangeFormat::Plain,
+            ScanPlan {
+                format: ScanFormat::Plain,
                 limit: u64::MAX,
                 now_unix_ms: 0,
                 trailers: true,
@@ -366,7 +366,7 @@ mod tests {
         assert!(matches!(end, Poll::Ready(None)));
     }
 
-    fn text(format: RangeFormat, key: &[u8], value: &[u8]) -> Vec<u8> {
+    fn text(format: ScanFormat, key: &[u8], value: &[u8]) -> Vec<u8> {
         let entry = Entry::value(key, Timestamp::from_u64(9), value, Expiry::NEVER, 1);
         let mut chunk = encode(format, &entry);
         chunk.copy_to_bytes(chunk.remaining()).to_vec()
@@ -374,10 +374,10 @@ mod tests {
 
     #[test]
     fn an_entity_is_key_newline_value() {
-        assert_eq!(text(RangeFormat::Plain, b"k", b"v"), b"k\nv");
-        assert_eq!(text(RangeFormat::Plain, b"k", b""), b"k\n");
+        assert_eq!(text(ScanFormat::Plain, b"k", b"v"), b"k\nv");
+        assert_eq!(text(ScanFormat::Plain, b"k", b""), b"k\n");
         let long = vec![7; LONG_VALUE_BYTES + 1];
         let expected = [&b"k\n"[..], &long].concat();
-        assert_eq!(text(RangeFormat::Plain, b"k", &long), expected);
+        assert_eq!(text(ScanFormat::Plain, b"k", &long), expected);
     }
 }

@@ -1,9 +1,9 @@
-//! Ranges of the whole cluster that clients ask for: what they tell of each key goes into the
+//! Scans of the whole cluster that clients ask for: what they tell of each key goes into the
 //! history, and their order is checked at once.
 
 use super::{PATIENCE, World};
 use crate::dice::Dice;
-use crate::host::{RangeTold, SentRequest, key_bytes};
+use crate::host::{ScanTold, SentRequest, key_bytes};
 use crate::workload;
 use base::{Clock, Timestamp};
 use checker::{Action, Content, OperationId, Outcome, Request};
@@ -11,15 +11,15 @@ use cluster::Replicas;
 use tokio::time::{sleep, timeout};
 
 impl World {
-    /// Asks a node for a range, and records what it tells of each key.
-    pub(super) async fn ask_range(&self, client: usize, dice: &Dice) {
+    /// Asks a node for a scan, and records what it tells of each key.
+    pub(super) async fn ask_scan(&self, client: usize, dice: &Dice) {
         let any = workload::request(client, &self.scenario, dice);
         let host = &self.hosts[any.node];
         let replicas = Replicas {
             ack: any.ack,
             from: any.from,
         };
-        let Some(SentRequest { answer, leave }) = host.ask_range(any.key, replicas) else {
+        let Some(SentRequest { answer, leave }) = host.ask_scan(any.key, replicas) else {
             return sleep(super::REFUSED_PAUSE).await;
         };
         let start = key_bytes(any.key);
@@ -30,7 +30,7 @@ impl World {
         let invoke = |key: &u64| {
             let request = Request {
                 key: *key,
-                action: Action::Range,
+                action: Action::Scan,
                 ..any
             };
             self.timeline.borrow_mut().invoked();
@@ -39,7 +39,7 @@ impl World {
         };
         let asked: Vec<(u64, OperationId)> = keys.iter().map(invoke).collect();
         self.trace.note(format_args!(
-            "ask  range of node {} from key {} {}/{}",
+            "ask  scan of node {} from key {} {}/{}",
             any.node, any.key, any.ack, any.from
         ));
         let answer = timeout(PATIENCE, answer).await;
@@ -49,12 +49,12 @@ impl World {
         let told = answer.ok().and_then(Result::ok);
         match &told {
             Some(told) => self.trace.note(format_args!(
-                "tell range of node {}: whole {}, {:?}",
+                "tell scan of node {}: whole {}, {:?}",
                 any.node, told.is_whole, told.entities
             )),
             None => self
                 .trace
-                .note(format_args!("tell range of node {}: lost", any.node)),
+                .note(format_args!("tell scan of node {}: lost", any.node)),
         }
         if let Some(told) = &told {
             self.check_order(told, &start);
@@ -66,7 +66,7 @@ impl World {
     }
 
     /// The keys ascend, so each comes once.
-    fn check_order(&self, told: &RangeTold, start: &[u8]) {
+    fn check_order(&self, told: &ScanTold, start: &[u8]) {
         let keys: Vec<Vec<u8>> = told
             .entities
             .iter()
@@ -74,14 +74,14 @@ impl World {
             .collect();
         let is_ascending = keys.is_sorted_by(|one, other| one < other);
         if !is_ascending || keys.iter().any(|key| key.as_slice() < start) {
-            self.fail(format!("a range is out of order: {:?}", told.entities));
+            self.fail(format!("a scan is out of order: {:?}", told.entities));
         }
     }
 }
 
-/// What a range says of a key. What it left out before its last key is as certain as what it
+/// What a scan says of a key. What it left out before its last key is as certain as what it
 /// told.
-fn outcome_of(key: u64, told: Option<&RangeTold>, acks: u8) -> Outcome {
+fn outcome_of(key: u64, told: Option<&ScanTold>, acks: u8) -> Outcome {
     let Some(told) = told else {
         return Outcome::Lost;
     };

@@ -1,6 +1,6 @@
-//! Golden cases of the merging of ranges.
+//! Golden cases of the merging of scans.
 //!
-//! Events: `range A/F of N` begins, `keys A/F of N` without values; `R page [ITEM..] next KEY`,
+//! Events: `scan A/F of N` begins, `keys A/F of N` without values; `R page [ITEM..] next KEY`,
 //! `R page [ITEM..] end` and `R damaged next KEY` are pages of a node, `R missed WHY` says that
 //! none comes; `R again KEY [ITEM..] next KEY` is the page of a node that was missing, asked for
 //! from a key on. `preference KEY` tells the preference list, `missing` who is missing.
@@ -23,17 +23,17 @@ struct Machine {
 }
 
 #[test]
-fn ranges_are_merged_as_told() {
-    script::run("range.txt", include_str!("../golden/range.txt"), step);
+fn scans_are_merged_as_told() {
+    script::run("scan.txt", include_str!("../golden/scan.txt"), step);
 }
 
 fn step(machine: &mut Option<Machine>, event: &str) -> String {
     let words: Vec<&str> = event.split(' ').collect();
-    if let [what @ ("range" | "keys"), pair, "of", nodes] = words[..] {
+    if let [what @ ("scan" | "keys"), pair, "of", nodes] = words[..] {
         let nodes = nodes.parse().unwrap();
         let names = ["a", "b", "c", "d", "e"];
         let machine = machine.insert(Machine {
-            merge: ScanMerge::new(script::replicas(pair), nodes, b"a", what == "range"),
+            merge: ScanMerge::new(script::replicas(pair), nodes, b"a", what == "scan"),
             placement: Placement::new(names[..nodes].iter().copied()),
             starts: vec![b"a".to_vec(); nodes],
         });

@@ -1,6 +1,6 @@
 //! Estimates the number of entities, to show the progress of a scan.
 
-use super::{RangeRequest, Scope};
+use super::{ScanRequest, Scope};
 use crate::client::{Client, Message};
 use crate::query::Target;
 use hyper::Method;
@@ -24,10 +24,10 @@ struct Store {
 }
 
 impl Client {
-    /// About how many entities a range of all keys has, judged by the store of the first node,
+    /// About how many entities a scan of all keys has, judged by the store of the first node,
     /// which counts versions that were overwritten or have expired, too. `None` for a part of
     /// the keys, and if the node does not tell.
-    pub async fn entities_about(&self, request: &RangeRequest) -> Option<u64> {
+    pub async fn entities_about(&self, request: &ScanRequest) -> Option<u64> {
         if request.start != [0] || request.end.is_some() {
             return None;
         }
@@ -40,7 +40,7 @@ impl Client {
 }
 
 impl Status {
-    fn entities_about(&self, request: &RangeRequest) -> Option<u64> {
+    fn entities_about(&self, request: &ScanRequest) -> Option<u64> {
         let own = self.store.entries.saturating_sub(self.store.tombstones);
         let nodes = self.cluster.len() as u64;
         let all = match request.scope {
@@ -59,7 +59,7 @@ mod tests {
     fn each_entity_is_counted_once() {
         let status = r#"{"name":"a","cluster":[{},{},{}],"store":{"entries":120,"tombstones":20}}"#;
         let mut status: Status = serde_json::from_str(status).unwrap();
-        let mut request = RangeRequest::all(Scope::Cluster);
+        let mut request = ScanRequest::all(Scope::Cluster);
         assert_eq!(status.entities_about(&request), Some(100));
         request.replicas.from = Some(1);
         assert_eq!(status.entities_about(&request), Some(300));

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Ranges of the whole cluster beside ranges of one node: three nodes on this machine.
+"""Scans of the whole cluster beside scans of one node: three nodes on this machine.
 
     cargo build --profile dist -p kvorum -p lab-cli
-    python3 bench/ranges.py [--kvorum target/dist/kvorum] [--beside BINARY] [--keys 200000] [--pairs 5] [CASE ...]
+    python3 bench/scans.py [--kvorum target/dist/kvorum] [--beside BINARY] [--keys 200000] [--pairs 5] [CASE ...]
 
-Cases: speed memory tombstones; all by default. Every key is on all nodes, so a range of one node
+Cases: speed memory tombstones; all by default. Every key is on all nodes, so a scan of one node
 tells as much as one of the cluster. The client only counts bytes; the trailer says how many
-entities a range had. Figures are the median ratio of pairs of runs: one node, then the cluster.
+entities a scan had. Figures are the median ratio of pairs of runs: one node, then the cluster.
 """
 
 import re
@@ -32,7 +32,7 @@ def fill(server, keys):
 
 
 def told(port, query):
-    """The bytes, the entities, the seconds to the first byte and those of the whole range."""
+    """The bytes, the entities, the seconds to the first byte and those of the whole scan."""
     with socket.create_connection(("127.0.0.1", port)) as connection:
         began = time.monotonic()
         connection.sendall(b"GET /v0/entities?%s HTTP/1.1\r\nHost: 127.0.0.1\r\nTE: trailers\r\nConnection: close\r\n\r\n" % query)
@@ -46,7 +46,7 @@ def told(port, query):
             tail = (tail + bytes(buffer[max(0, count - 256) : count]))[-256:]
         took = time.monotonic() - began
     entities = re.search(rb"kvorum-count: (\d+)", tail)
-    assert entities, f"the range was cut: {tail!r}"
+    assert entities, f"the scan was cut: {tail!r}"
     return {"bytes": total, "entities": int(entities[1]), "first": first, "took": took, "longest": longest}
 
 
@@ -66,7 +66,7 @@ def speed(arguments):
                   f"cluster {rate(all_nodes, 'bytes') / 2**20:5.0f} MiB/s {rate(all_nodes, 'entities'):8.0f} keys/s "
                   f"first byte {all_nodes['first'] * 1e3:.1f} ms", flush=True)
         for name, ratios in (("bytes", mib), ("keys", keys)):
-            figure(f"speed-{name}", statistics.median(ratios), "of one node's range", at_least(0.5))
+            figure(f"speed-{name}", statistics.median(ratios), "of one node's scan", at_least(0.5))
         for query in (b"values=omit", b"count=only"):
             began = time.monotonic()
             with socket.create_connection(("127.0.0.1", server.port)) as connection:
@@ -79,7 +79,7 @@ def speed(arguments):
 
 
 def memory(arguments):
-    """How much the resident memory of the nodes grows by a range, beside one of one node."""
+    """How much the resident memory of the nodes grows by a scan, beside one of one node."""
     server = nodes(arguments, "memory")
     try:
         fill(server, arguments.keys)
@@ -100,7 +100,7 @@ def memory(arguments):
         is_over.set()
         watcher.join()
         grown = [most - least for most, least in zip(highest, before)]
-        print(f"  resident MiB before {[round(mib) for mib in before]}, more during the range {[round(mib, 1) for mib in grown]}", flush=True)
+        print(f"  resident MiB before {[round(mib) for mib in before]}, more during the scan {[round(mib, 1) for mib in grown]}", flush=True)
         figure("memory", max(grown), "MiB more resident", at_most(32), 1)
     finally:
         server.stop()

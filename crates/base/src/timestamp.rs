@@ -8,13 +8,13 @@
 //! ```
 //!
 //! The milliseconds last until the year 2577. A node allocates no timestamp twice and puts its own
-//! number into each, so no two writes of a cluster share a timestamp. Only this module knows where
+//! ID into each, so no two writes of a cluster share a timestamp. Only this module knows where
 //! the fields are.
 
 use std::fmt;
 
 /// The time of a write from a hybrid logical clock (Kulkarni et al., "Logical Physical
-/// Clocks", 2014): milliseconds, a counter, and the number of the node that issued it.
+/// Clocks", 2014): milliseconds, a counter, and the ID of the node that issued it.
 ///
 /// The engine compares timestamps but never issues one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -98,7 +98,7 @@ impl Timestamp {
         (self.0 >> NODE_BITS) as u16 & Self::COUNTER_MAX
     }
 
-    /// The number of the node that issued the timestamp: 0 for a node alone, from 1 in a
+    /// The ID of the node that issued the timestamp: 0 for a node alone, from 1 in a
     /// cluster.
     #[must_use]
     pub const fn node(self) -> u8 {

@@ -64,8 +64,8 @@ impl Placement {
         if usize::from(from) < self.nodes() {
             return self.preference_list(key, from);
         }
-        let numbers = (0..=u8::MAX).zip(&self.name_hashes);
-        numbers.map(|(number, _)| NodeId::new(number)).collect()
+        let ids = (0..=u8::MAX).zip(&self.name_hashes);
+        ids.map(|(id, _)| NodeId::new(id)).collect()
     }
 
     /// Whether a node is one of the first `from` of the key's preference list. Without a hash when
@@ -84,8 +84,8 @@ impl Placement {
             node,
         };
         let own = score(node, name_hash);
-        let numbers = (0..=u8::MAX).zip(&self.name_hashes);
-        let scores = numbers.map(|(number, hash)| score(NodeId::new(number), hash));
+        let ids = (0..=u8::MAX).zip(&self.name_hashes);
+        let scores = ids.map(|(id, hash)| score(NodeId::new(id), hash));
         scores.filter(|other| *other > own).count() < usize::from(from)
     }
 
@@ -106,10 +106,10 @@ impl Placement {
         let key_hash = xxh3_64(key);
         let length = usize::from(from).min(self.nodes());
         let mut leaders: SmallVec<[Score; REPLICAS_INLINE]> = SmallVec::with_capacity(length);
-        for (number, name_hash) in (0..=u8::MAX).zip(&self.name_hashes) {
+        for (id, name_hash) in (0..=u8::MAX).zip(&self.name_hashes) {
             let score = Score {
                 weight: mix(key_hash ^ name_hash),
-                node: NodeId::new(number),
+                node: NodeId::new(id),
             };
             if leaders.len() < length {
                 leaders.push(score);

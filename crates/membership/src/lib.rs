@@ -327,7 +327,7 @@ impl Membership {
         }
     }
 
-    /// Takes note of the stores that take part in a pass, by node number. A store that is
+    /// Takes note of the stores that take part in a pass, by node ID. A store that is
     /// another one than this node knows has taken the place of that one, although its hello
     /// has not come yet.
     pub fn named_by_pass(&self, stores: &[StoreStart]) {
@@ -464,7 +464,7 @@ impl Membership {
     /// with the present stores of the nodes in `clean_with`. If those are all peers, and
     /// the store has lost nothing since the pass began, it has what all of them have: an
     /// learner counts from now on, once that is durable.
-    /// `single_copies`, by node number, are the versions of which a store is to keep the
+    /// `single_copies`, by node ID, are the versions of which a store is to keep the
     /// only copy.
     pub fn full_pass_ended(&self, pass: PassId, clean_with: &[NodeId], single_copies: &[u64]) {
         let durable = self.inner.environment.acknowledged.durable();

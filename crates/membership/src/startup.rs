@@ -183,9 +183,9 @@ pub(super) fn check_unchanged(
     if !loaded.nodes.keys().map(String::as_str).eq(members.names()) {
         let earlier = |node| format!("http://{}", members.url(node).authority());
         let has_earlier = |node| loaded.nodes.contains_key(&earlier(node));
-        if loaded.nodes.len() == members.names().len() && members.numbers().all(has_earlier) {
+        if loaded.nodes.len() == members.names().len() && members.ids().all(has_earlier) {
             let named = members
-                .numbers()
+                .ids()
                 .map(|node| format!("{}={}", earlier(node), members.url(node)));
             return Err(MembershipError::UrlsAreNames {
                 list: named.collect::<Vec<_>>().join(","),

@@ -288,7 +288,7 @@ impl SimulatedNode {
     /// How many hints wait for others, and for this node's own store.
     #[must_use]
     pub fn hints_waiting(&self) -> u64 {
-        let nodes = self.node.config.members.numbers();
+        let nodes = self.node.config.members.ids();
         nodes.map(|node| self.node.hints.waiting(node).hints).sum()
     }
 

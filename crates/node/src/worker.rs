@@ -171,7 +171,7 @@ impl Worker {
     /// The first runtime delivers the hints of the whole node.
     fn spawn_hint_deliveries(&self) {
         let reading = Arc::new(Semaphore::new(1));
-        for node in self.node.config.members.numbers() {
+        for node in self.node.config.members.ids() {
             let receiver = ReplicaHints {
                 node,
                 replicas: Rc::clone(&self.replicas),
@@ -255,7 +255,7 @@ impl Worker {
     /// The states of the links to all nodes, by node; none to this one.
     #[must_use]
     pub fn links(&self) -> Vec<Option<LinkStatus>> {
-        let nodes = self.peers.numbers();
+        let nodes = self.peers.ids();
         nodes.map(|node| self.peers.status(node)).collect()
     }
 

@@ -29,7 +29,7 @@ impl Peers {
     ) -> Rc<Self> {
         let nodes = members.names().len();
         let links = members
-            .numbers()
+            .ids()
             .map(|node| (node != members.own()).then(|| link(node)))
             .collect();
         Rc::new(Self {
@@ -52,8 +52,8 @@ impl Peers {
     }
 
     /// All nodes.
-    pub fn numbers(&self) -> impl Iterator<Item = NodeId> + use<> {
-        self.members.numbers()
+    pub fn ids(&self) -> impl Iterator<Item = NodeId> + use<> {
+        self.members.ids()
     }
 
     /// This node.

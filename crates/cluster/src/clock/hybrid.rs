@@ -5,7 +5,7 @@ use base::Timestamp;
 
 /// A hybrid logical clock (Kulkarni et al., "Logical Physical Clocks", 2014):
 /// as near to the wall clock as possible while every timestamp is above all timestamps
-/// issued or seen before. Each timestamp carries the node's number, so no two nodes
+/// issued or seen before. Each timestamp carries the node's ID, so no two nodes
 /// issue the same timestamp.
 ///
 /// A counter that overflows carries into the milliseconds, so a clock that issues
@@ -17,11 +17,11 @@ pub struct HybridClock {
 }
 
 impl HybridClock {
-    /// The clock of the node with this number ([`Members::own_timestamp_number`]),
+    /// The clock of the node with this ID ([`Members::id_in_timestamps`]),
     /// whose timestamps are all above `greatest_seen`: the greatest timestamp
     /// that the node has stored.
     ///
-    /// [`Members::own_timestamp_number`]: crate::Members::own_timestamp_number
+    /// [`Members::id_in_timestamps`]: crate::Members::id_in_timestamps
     #[must_use]
     pub fn new(node: u8, greatest_seen: Timestamp) -> Self {
         Self {

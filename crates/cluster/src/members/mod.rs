@@ -6,7 +6,7 @@
 //! when a cluster moves to `https`.
 //!
 //! Invariants of [`Members`]: the nodes are sorted by name bytewise, so that all
-//! nodes of a cluster number them alike; no name, and no host with its port, occurs twice; there
+//! nodes of a cluster give them the same IDs; no name, and no host with its port, occurs twice; there
 //! are 1 to [`NODES_MAX`] nodes, and one of them is this node.
 
 mod node_id;
@@ -235,17 +235,17 @@ impl Members {
         Ok(Self { nodes, own })
     }
 
-    /// The number of this node.
+    /// The ID of this node.
     #[must_use]
     pub fn own(&self) -> NodeId {
         self.own
     }
 
-    /// The number that this node puts into its timestamps: 0 for a node without
+    /// The ID that this node puts into its timestamps: 0 for a node without
     /// peers, and from 1 in a cluster, in the order of names. It fits, because a
     /// cluster has at most [`NODES_MAX`] nodes.
     #[must_use]
-    pub fn own_timestamp_number(&self) -> u8 {
+    pub fn id_in_timestamps(&self) -> u8 {
         if self.is_single_node() {
             return 0;
         }
@@ -289,25 +289,25 @@ impl Members {
         &self.nodes[node.index()].url
     }
 
-    /// The numbers of all nodes, ascending.
-    pub fn numbers(&self) -> impl ExactSizeIterator<Item = NodeId> + use<> {
+    /// The IDs of all nodes, ascending.
+    pub fn ids(&self) -> impl ExactSizeIterator<Item = NodeId> + use<> {
         (0..self.count()).map(NodeId::new)
     }
 
-    /// The numbers of all nodes but this one, ascending.
+    /// The IDs of all nodes but this one, ascending.
     pub fn peers(&self) -> impl Iterator<Item = NodeId> + use<> {
         let own = self.own;
-        self.numbers().filter(move |node| *node != own)
+        self.ids().filter(move |node| *node != own)
     }
 
-    /// The names of all nodes, in the order of their numbers.
+    /// The names of all nodes, in the order of their IDs.
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
         self.nodes.iter().map(|node| node.name.as_str())
     }
 
-    /// The number of the node with this name.
+    /// The ID of the node with this name.
     #[must_use]
-    pub fn number_of(&self, name: &str) -> Option<NodeId> {
+    pub fn id_of(&self, name: &str) -> Option<NodeId> {
         let compare = |node: &Member| node.name.as_bytes().cmp(name.as_bytes());
         let index = self.nodes.binary_search_by(compare).ok()?;
         u8::try_from(index).ok().map(NodeId::new)

@@ -49,7 +49,7 @@ fn an_error_says_why_a_text_is_not_a_node() {
 }
 
 #[test]
-fn nodes_are_numbered_by_name_in_any_order_of_the_list() {
+fn nodes_have_ids_by_name_in_any_order_of_the_list() {
     let expected = ["B", "a", "c:1"];
     for list in [
         "a=http://x:1,B=http://y:1,http://c:1",
@@ -64,15 +64,15 @@ fn nodes_are_numbered_by_name_in_any_order_of_the_list() {
             (members.own_name(), members.own_url()),
             ("a", &url("http://x:1"))
         );
-        let numbers: Vec<usize> = members.numbers().map(NodeId::index).collect();
-        assert_eq!(numbers, [0, 1, 2]);
+        let ids: Vec<usize> = members.ids().map(NodeId::index).collect();
+        assert_eq!(ids, [0, 1, 2]);
         let peers: Vec<usize> = members.peers().map(NodeId::index).collect();
         assert_eq!(peers, [0, 2]);
-        for (number, name) in members.numbers().zip(expected) {
-            assert_eq!(members.name(number), name);
-            assert_eq!(members.number_of(name), Some(number));
+        for (id, name) in members.ids().zip(expected) {
+            assert_eq!(members.name(id), name);
+            assert_eq!(members.id_of(name), Some(id));
         }
-        assert_eq!(members.number_of("c"), None);
+        assert_eq!(members.id_of("c"), None);
         assert_eq!((members.count(), members.is_single_node()), (3, false));
     }
 }
@@ -108,7 +108,7 @@ fn a_cluster_has_at_most_255_nodes() {
     };
     let most = members(&list(255), "http://a:255").unwrap();
     assert_eq!(most.count(), 255);
-    assert_eq!(most.numbers().len(), 255);
+    assert_eq!(most.ids().len(), 255);
     assert_eq!(most.url(most.own()).port(), 255);
     let error = members(&list(256), "http://a:1").unwrap_err();
     assert_eq!(error, MembersError::TooMany { nodes: 256 });
@@ -170,20 +170,20 @@ fn a_node_without_peers_learns_its_port() {
 }
 
 #[test]
-fn the_number_in_timestamps_counts_from_1_and_is_0_without_peers() {
+fn the_id_in_timestamps_counts_from_1_and_is_0_without_peers() {
     let list = "c=http://c:1,a=http://a:1,b=http://b:1";
-    for (own, number) in [("http://a:1", 1), ("http://b:1", 2), ("http://c:1", 3)] {
-        assert_eq!(members(list, own).unwrap().own_timestamp_number(), number);
+    for (own, id) in [("http://a:1", 1), ("http://b:1", 2), ("http://c:1", 3)] {
+        assert_eq!(members(list, own).unwrap().id_in_timestamps(), id);
     }
     let alone = members("a=http://a:1", "http://a:1").unwrap();
-    assert_eq!(alone.own_timestamp_number(), 0);
+    assert_eq!(alone.id_in_timestamps(), 0);
     let all: Vec<String> = (0..255).map(|node| format!("http://n{node}:1")).collect();
-    let numbers: std::collections::BTreeSet<u8> = all
+    let ids: std::collections::BTreeSet<u8> = all
         .iter()
-        .map(|own| members(&all.join(","), own).unwrap().own_timestamp_number())
+        .map(|own| members(&all.join(","), own).unwrap().id_in_timestamps())
         .collect();
     assert_eq!(
-        numbers.into_iter().collect::<Vec<_>>(),
+        ids.into_iter().collect::<Vec<_>>(),
         (1..=255).collect::<Vec<_>>()
     );
 }

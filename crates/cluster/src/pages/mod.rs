@@ -63,7 +63,7 @@ pub struct ScanMerge {
     wants_values: bool,
     /// Everything before this key was returned.
     position: Vec<u8>,
-    /// By number.
+    /// By node ID.
     nodes: Vec<NodePages>,
     /// Empty; its memory is used again for each key.
     held: Vec<(NodeId, PageItem)>,
@@ -106,7 +106,7 @@ impl ScanMerge {
 
     /// The nodes that are missing, and why.
     pub fn missing(&self) -> impl Iterator<Item = (NodeId, Miss)> + '_ {
-        numbered(&self.nodes).filter_map(|(node, pages)| match pages {
+        with_ids(&self.nodes).filter_map(|(node, pages)| match pages {
             NodePages::Missing(why) => Some((node, *why)),
             // Its word does not count here, because it may have lost something.
             NodePages::Loaded(Loaded { counts: false, .. }) => Some((node, Miss::Learner)),
@@ -178,7 +178,7 @@ impl ScanMerge {
     pub fn step(&mut self, placement: &Placement, now_unix_ms: u64) -> MergeStep {
         for _ in 0..PASSED_OVER_MAX {
             if let Some((node, _)) =
-                numbered(&self.nodes).find(|(_, pages)| matches!(pages, NodePages::Awaited))
+                with_ids(&self.nodes).find(|(_, pages)| matches!(pages, NodePages::Awaited))
             {
                 return MergeStep::Await(node, self.position.clone());
             }
@@ -206,7 +206,7 @@ impl ScanMerge {
     /// Takes the first item of the least key that a page has, if all pages reach behind it.
     fn next_item(&mut self) -> Option<(NodeId, PageItem)> {
         let mut least: Option<(NodeId, &[u8])> = None;
-        for (node, pages) in numbered(&self.nodes) {
+        for (node, pages) in with_ids(&self.nodes) {
             if let NodePages::Loaded(Loaded { items, .. }) = pages
                 && let Some(key) = items.front().map(|item| item.entry.key())
                 && least.is_none_or(|(_, least)| key < least)
@@ -234,7 +234,7 @@ impl ScanMerge {
         let key = first.1.entry.key();
         self.position.clear();
         self.position.extend_from_slice(key);
-        for (number, pages) in (0..=u8::MAX).zip(&mut self.nodes) {
+        for (id, pages) in (0..=u8::MAX).zip(&mut self.nodes) {
             if let NodePages::Loaded(loaded) = pages
                 && loaded
                     .items
@@ -242,7 +242,7 @@ impl ScanMerge {
                     .is_some_and(|item| item.entry.key() == key)
                 && let Some(item) = loaded.items.pop_front()
             {
-                held.push((NodeId::new(number), item));
+                held.push((NodeId::new(id), item));
             }
         }
         self.position.push(0);
@@ -358,7 +358,7 @@ fn freshness(item: &PageItem) -> impl Ord + use<> {
     (entry.timestamp(), is_tombstone, entry.expiry())
 }
 
-fn numbered(nodes: &[NodePages]) -> impl Iterator<Item = (NodeId, &NodePages)> {
+fn with_ids(nodes: &[NodePages]) -> impl Iterator<Item = (NodeId, &NodePages)> {
     (0..=u8::MAX).map(NodeId::new).zip(nodes)
 }
 

@@ -63,7 +63,7 @@ fn run(plan: &Plan, choices: &mut Choices) -> World {
     let mut world = World::new(3);
     world.merges_clocks = false;
     for (node, number) in world.nodes.iter_mut().zip(0..) {
-        // The greater a node's number, the further is its clock behind.
+        // The greater a node's ID, the further is its clock behind.
         node.skew_ms = -300_000 * number;
     }
     let mut losses = plan.losses;

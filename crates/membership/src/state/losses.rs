@@ -99,7 +99,7 @@ impl MembershipState {
                     .is_some_and(|peer| peer.lost.is_some())
             }
         };
-        let lost: BTreeSet<NodeId> = own.members.numbers().filter(is_lost).collect();
+        let lost: BTreeSet<NodeId> = own.members.ids().filter(is_lost).collect();
         // A store that lost something does not know how much; the stores that are left do.
         let can_say = !is_own_lost || lost.len() == usize::from(own.members.count());
         if can_say && !lost.is_subset(&self.possible_loss.lost) {

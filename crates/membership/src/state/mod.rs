@@ -53,7 +53,7 @@ pub(crate) struct MembershipState {
     pub(crate) durable_taken_over: u64,
     /// See [`cluster::sweep::Incarnation::last_loss`].
     pub(crate) last_loss: u64,
-    /// What is known of each node, by its number; unused for this node itself.
+    /// What is known of each node, by its ID; unused for this node itself.
     pub(crate) peers: Vec<PeerRecord>,
     /// The latest repair sessions.
     pub(crate) passes: VecDeque<BegunPass>,
@@ -455,12 +455,12 @@ impl MembershipState {
     /// closed.
     pub(crate) fn next_file(&mut self, own: &OwnStore, is_closed: bool) -> ClusterFile {
         self.is_count_stale = false;
-        let node = |number: NodeId| {
-            let known = self.peers.get(number.index());
+        let node = |id: NodeId| {
+            let known = self.peers.get(id.index());
             StoredNode {
                 remembered: known.and_then(|known| known.remembered),
                 starts: known.map_or_else(Vec::new, |known| known.starts.to_vec()),
-                is_unaware: self.confirmation.is_unaware(number),
+                is_unaware: self.confirmation.is_unaware(id),
                 at_full_pass: known.and_then(|known| known.at_full_pass),
                 single_copies: known.and_then(|known| known.single_copies),
             }
@@ -479,7 +479,7 @@ impl MembershipState {
                 ..own.run
             },
             starts: self.starts.to_vec(),
-            nodes: names.zip(own.members.numbers().map(node)).collect(),
+            nodes: names.zip(own.members.ids().map(node)).collect(),
         }
     }
 

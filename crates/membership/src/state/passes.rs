@@ -14,11 +14,11 @@ pub(crate) struct BegunPass {
     pass: PassId,
     /// This node's store.
     incarnation: Incarnation,
-    /// What each node had acknowledged, by its number.
+    /// What each node had acknowledged, by its ID.
     acknowledged: Vec<u64>,
 }
 
-/// What kept a full pass from filling this node's store, by the numbers of the peers.
+/// What kept a full pass from filling this node's store, by the IDs of the peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NotFilled {
     /// It was not found equal with these.

@@ -5,7 +5,7 @@ use lsm_testing::{Call, Fault};
 
 /// What a node durably remembers of the peer with this name.
 fn remembered(membership: &Membership, name: &str) -> Option<Remembered> {
-    membership.durably_remembered(number(name))
+    membership.durably_remembered(id_of(name))
 }
 
 #[test]

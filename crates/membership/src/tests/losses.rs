@@ -44,7 +44,7 @@ fn of_several_lost_stores_the_writes_since_the_last_full_pass_may_be_lost() {
         // What is acknowledged while the pass runs may have missed it.
         node_c.membership.pass_began(PassId(1), false);
         hear(&node_c, &node_a, 3);
-        let all = [number("a"), number("b")];
+        let all = [id_of("a"), id_of("b")];
         node_c
             .membership
             .full_pass_ended(PassId(1), &all, &[2, 3, 0]);
@@ -126,7 +126,7 @@ fn a_pass_that_went_on_after_a_restart_leaves_the_earlier_count() {
             assert!(shake_hands(other, &node_c));
             hear(&node_c, other, 100);
         }
-        let all = [number("a"), number("b")];
+        let all = [id_of("a"), id_of("b")];
         for (pass, is_resumed, single_copies) in [(1, false, [9, 9, 0]), (2, true, [2, 3, 0])] {
             let pass = PassId(pass);
             node_c.membership.pass_began(pass, is_resumed);

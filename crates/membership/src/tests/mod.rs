@@ -37,8 +37,8 @@ fn members(own: &str, names: &[&str]) -> Members {
     Members::new(nodes, &url(own)).unwrap()
 }
 
-fn number(name: &str) -> NodeId {
-    members("a", &NODES).number_of(name).unwrap()
+fn id_of(name: &str) -> NodeId {
+    members("a", &NODES).id_of(name).unwrap()
 }
 
 /// A node's data folder, which outlives its starts.
@@ -145,7 +145,7 @@ impl Folder {
         sent: Option<Remembered>,
     ) -> Option<bool> {
         let is_durable = record(membership, peer, hello, sent);
-        membership.observed(number(peer));
+        membership.observed(id_of(peer));
         self.executor.run_all_due();
         *is_durable.lock().unwrap()
     }
@@ -161,7 +161,7 @@ fn record(
 ) -> Arc<Mutex<Option<bool>>> {
     let result = Arc::new(Mutex::new(None));
     let cell = Arc::clone(&result);
-    membership.record_peer(number(peer), hello, sent, move |is_durable| {
+    membership.record_peer(id_of(peer), hello, sent, move |is_durable| {
         *cell.lock().unwrap() = Some(is_durable);
     });
     result
@@ -215,7 +215,7 @@ fn start_accepting<'a>(name: &'static str, folder: &'a Folder, store_id: u64) ->
 impl Started<'_> {
     /// What it says of itself to another node.
     fn hello_to(&self, other: &Started<'_>) -> Hello {
-        let peer = number(other.name);
+        let peer = id_of(other.name);
         Hello {
             starts: self.membership.starts(),
             acknowledged: Some(self.membership.acknowledged()),
@@ -229,14 +229,14 @@ impl Started<'_> {
 
     /// What it durably remembers of the node with this name.
     fn remembered(&self, name: &str) -> Option<Remembered> {
-        self.membership.durably_remembered(number(name))
+        self.membership.durably_remembered(id_of(name))
     }
 
     /// Whether it refuses another node for now, because that node's previous start
     /// is live.
     fn refuses_for_now(&self, other: &Started<'_>, hello: &Hello) -> bool {
         self.membership
-            .is_previous_start_live(number(other.name), hello)
+            .is_previous_start_live(id_of(other.name), hello)
     }
 
     /// Hears what another node reports on a connection.
@@ -246,7 +246,7 @@ impl Started<'_> {
             forgotten: Timestamp::ZERO,
             fence: Timestamp::ZERO,
         };
-        let peer = number(other.name);
+        let peer = id_of(other.name);
         self.membership.heard_report(peer, start, report);
         self.folder.executor.run_all_due();
     }
@@ -254,7 +254,7 @@ impl Started<'_> {
     /// A full pass ends that found it equal with these nodes.
     fn full_pass(&self, number_of_pass: u64, clean_with: &[&str]) {
         let pass = PassId(number_of_pass);
-        let clean_with: Vec<NodeId> = clean_with.iter().map(|name| number(name)).collect();
+        let clean_with: Vec<NodeId> = clean_with.iter().map(|name| id_of(name)).collect();
         self.membership.pass_began(pass, false);
         self.membership.full_pass_ended(pass, &clean_with, &[]);
         self.folder.executor.run_all_due();
@@ -263,7 +263,7 @@ impl Started<'_> {
     /// The watch of a new connection with another node.
     fn connect(&self, other: &Started<'_>) -> StartWatch {
         let sent = self.remembered(other.name);
-        let (peer, theirs) = (number(other.name), other.hello_to(self));
+        let (peer, theirs) = (id_of(other.name), other.hello_to(self));
         self.membership
             .record_peer(peer, &theirs, sent, |_| {})
             .unwrap()
@@ -290,8 +290,8 @@ fn shake_hands(one: &Started<'_>, other: &Started<'_>) -> bool {
     let at_other = record(other, one, &of_one, &of_other);
     let is_used = (at_one, at_other) == (Some(true), Some(true));
     if is_used {
-        one.membership.remembered_by(number(other.name));
-        other.membership.remembered_by(number(one.name));
+        one.membership.remembered_by(id_of(other.name));
+        other.membership.remembered_by(id_of(one.name));
         one.folder.executor.run_all_due();
         other.folder.executor.run_all_due();
     }

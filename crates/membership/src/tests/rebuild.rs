@@ -20,7 +20,7 @@ fn a_lost_store_counts_once_a_full_pass_has_filled_it_and_that_is_durable() {
     node_a.membership.pass_began(pass, false);
     node_a
         .membership
-        .full_pass_ended(pass, &[number("b"), number("c")], &[]);
+        .full_pass_ended(pass, &[id_of("b"), id_of("c")], &[]);
     assert!(!node_a.membership.is_voter(), "a crash would forget it");
     a.executor.run_all_due();
     assert_eq!(node_a.word(), "voter");
@@ -122,7 +122,7 @@ fn a_pass_does_not_fill_a_store_that_has_lost_something_since_it_began() {
     node_a.membership.pass_began(PassId(1), false);
     connect([&node_a, &node_b, &node_c]);
     assert_eq!(node_a.word(), "learner");
-    let all = [number("b"), number("c")];
+    let all = [id_of("b"), id_of("c")];
     node_a
         .membership
         .full_pass_ended(PassId(1), &all, &[2, 3, 0]);

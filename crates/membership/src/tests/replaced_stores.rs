@@ -113,7 +113,7 @@ fn a_peer_that_missed_a_start_does_not_outweigh_one_that_remembers_it() {
     drop(restored);
     let late = yesterday.copy();
     let late = start("a", &late, 1);
-    late.membership.unreachable(number("b"));
+    late.membership.unreachable(id_of("b"));
     assert!(shake_hands(&late, &node_b));
     assert_eq!(late.word(), "learner");
 }
@@ -178,14 +178,14 @@ fn a_store_that_a_pass_names_takes_the_place_of_the_one_before_at_once() {
     let [a, b, _c] = voters();
     let (node_a, node_b) = (start("a", &a, 1), start("b", &b, 2));
     assert!(shake_hands(&node_a, &node_b));
-    let number_of_a = number("a");
+    let id_of_a = id_of("a");
     let present = node_a.membership.own_start();
-    assert_eq!(node_b.membership.present_start(number_of_a), Some(present));
+    assert_eq!(node_b.membership.present_start(id_of_a), Some(present));
     let named = |store: StoreStart| {
         let mut stores = [StoreStart::default(); 3];
-        stores[number_of_a.index()] = store;
+        stores[id_of_a.index()] = store;
         node_b.membership.named_by_pass(&stores);
-        node_b.membership.present_start(number_of_a)
+        node_b.membership.present_start(id_of_a)
     };
     // It takes no part in the pass.
     assert_eq!(named(StoreStart::default()), Some(present));
@@ -196,5 +196,5 @@ fn a_store_that_a_pass_names_takes_the_place_of_the_one_before_at_once() {
     };
     assert_eq!(named(restarted), None, "its hello has not come yet");
     assert!(shake_hands(&node_a, &node_b));
-    assert_eq!(node_b.membership.present_start(number_of_a), Some(present));
+    assert_eq!(node_b.membership.present_start(id_of_a), Some(present));
 }

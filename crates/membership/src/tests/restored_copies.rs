@@ -14,7 +14,7 @@ fn a_store_that_was_filled_has_all_starts_that_its_peers_have_heard_of() {
     let a = a.after_crash();
     drop((node_a, restarted));
     let (lost, node_a) = (Folder::new(), start("a", &a, 1));
-    let starts_of_b = node_a.membership.starts_of(number("b"));
+    let starts_of_b = node_a.membership.starts_of(id_of("b"));
     assert_eq!(starts_of_b.len(), 2, "from the file");
     let node_b = start("b", &lost, 9);
     connect([&node_a, &node_b, &node_c]);
@@ -48,7 +48,7 @@ fn an_older_state_does_not_speak_against_a_store_that_replaced_another_since() {
         assert!(shake_hands(&node_b, &node_c));
         assert_eq!([node_b.word(), node_c.word()], ["voter", "learner"]);
         assert_eq!(node_c.remembered("b").unwrap().store_id, 9);
-        assert!(node_c.membership.present_start(number("b")).is_some());
+        assert!(node_c.membership.present_start(id_of("b")).is_some());
         connect([&node_a, &node_b, &node_c]);
     }
     // It is filled like any other, and nobody speaks against anybody.

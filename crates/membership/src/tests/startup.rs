@@ -91,5 +91,5 @@ fn a_node_may_move_to_another_address() {
     let nodes = nodes.map(|(name, port)| Member::named(name, at(port)).unwrap());
     let moved = Members::new(nodes.collect(), &at(1)).unwrap();
     let node = a.open_as(moved, 1, false).unwrap();
-    assert!(node.durably_remembered(number("b")).is_some());
+    assert!(node.durably_remembered(id_of("b")).is_some());
 }

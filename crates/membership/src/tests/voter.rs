@@ -26,8 +26,8 @@ fn a_peer_that_was_met_counts_only_once_it_durably_remembers_the_store() {
     assert_eq!(folder.record(&node, "b", &hello(2), None), Some(true));
     assert_eq!(folder.record(&node, "c", &hello(3), None), Some(true));
     assert!(!node.is_voter(), "the peers may forget it in a crash");
-    node.remembered_by(number("b"));
-    node.remembered_by(number("c"));
+    node.remembered_by(id_of("b"));
+    node.remembered_by(id_of("c"));
     assert!(!node.is_voter(), "the node may forget it in a crash");
     folder.executor.run_all_due();
     assert!(node.is_voter());
@@ -70,13 +70,13 @@ fn a_returning_voter_waits_for_all_peers_that_can_be_reached() {
         !node.membership.is_voter(),
         "`c` may remember a later start"
     );
-    node.membership.unreachable(number("c"));
+    node.membership.unreachable(id_of("c"));
     assert!(node.membership.is_voter() && node.membership.is_settled());
     drop(node);
     // It is not the first start, so it needs no peer to be reachable.
     let node = start("a", &a, 1);
-    node.membership.unreachable(number("b"));
-    node.membership.unreachable(number("c"));
+    node.membership.unreachable(id_of("b"));
+    node.membership.unreachable(id_of("c"));
     assert!(node.membership.is_voter());
     assert!(shake_hands(&node, &start("c", &c, 3)));
     assert!(node.membership.is_voter());
@@ -86,8 +86,8 @@ fn a_returning_voter_waits_for_all_peers_that_can_be_reached() {
 fn a_new_store_waits_for_peers_that_cannot_be_reached() {
     let folder = Folder::new();
     let node = folder.open(1);
-    node.unreachable(number("b"));
-    node.unreachable(number("c"));
+    node.unreachable(id_of("b"));
+    node.unreachable(id_of("c"));
     assert!(!node.is_voter());
 }
 
@@ -114,7 +114,7 @@ fn a_peer_that_missed_many_starts_still_recognises_the_store() {
     assert_eq!(last.membership.starts().len(), STARTS_MAX);
     assert!(shake_hands(&last, &node_b));
     assert_eq!(last.word(), "starting");
-    last.membership.unreachable(number("c"));
+    last.membership.unreachable(id_of("c"));
     assert_eq!(last.word(), "voter");
     // After one more start, `c` does not recognise it, which is safe.
     let one_more = start("a", &a, 1);

@@ -50,9 +50,9 @@ impl DialledPeers {
         };
         loop {
             news.changed.notified().await;
-            for (number, dialled) in (0..).zip(&news.dialled) {
+            for (id, dialled) in (0..).zip(&news.dialled) {
                 if dialled.swap(false, Ordering::AcqRel) {
-                    take_note(NodeId::new(number));
+                    take_note(NodeId::new(id));
                 }
             }
         }
@@ -99,7 +99,7 @@ mod tests {
         peers.announce(NodeId::new(0));
         heard(&mut [&mut first, &mut second]).await;
         assert_eq!(notes.take(), [(0, 0), (0, 1), (1, 0), (1, 1)]);
-        // No node has this number.
+        // No node has this ID.
         peers.announce(NodeId::new(3));
         heard(&mut [&mut first, &mut second]).await;
         assert_eq!(notes.take(), []);

@@ -48,8 +48,8 @@ impl NodeHandshakes {
         })
     }
 
-    fn number_of(&self, name: &str) -> Option<NodeId> {
-        self.membership.members().number_of(name)
+    fn id_of(&self, name: &str) -> Option<NodeId> {
+        self.membership.members().id_of(name)
     }
 }
 
@@ -64,13 +64,13 @@ impl HandshakePolicy for NodeHandshakes {
     }
 
     fn is_member(&self, name: &str) -> bool {
-        self.number_of(name).is_some()
+        self.id_of(name).is_some()
     }
 
     fn hello_to(&self, name: Option<&str>, unix_ms: u64) -> Hello {
         let membership = &self.membership;
         let members = membership.members();
-        let peer = name.and_then(|name| self.number_of(name));
+        let peer = name.and_then(|name| self.id_of(name));
         Hello {
             protocol: self.protocol,
             name: members.own_name().to_owned(),
@@ -104,7 +104,7 @@ impl HandshakePolicy for NodeHandshakes {
     }
 
     fn heard_report(&self, name: &str, start: &StartWatch, report: StoreReport) {
-        if let Some(peer) = self.number_of(name) {
+        if let Some(peer) = self.id_of(name) {
             self.membership.heard_report(peer, start, report);
             let heard = Heard {
                 forgotten: report.forgotten,
@@ -121,7 +121,7 @@ impl HandshakePolicy for NodeHandshakes {
     }
 
     fn is_previous_start_live(&self, theirs: &Hello) -> bool {
-        self.number_of(&theirs.name)
+        self.id_of(&theirs.name)
             .is_some_and(|peer| self.membership.is_previous_start_live(peer, theirs))
     }
 
@@ -130,7 +130,7 @@ impl HandshakePolicy for NodeHandshakes {
         theirs: &Hello,
         ours: &Hello,
     ) -> Pin<Box<dyn Future<Output = Option<StartWatch>>>> {
-        let Some(peer) = self.number_of(&theirs.name) else {
+        let Some(peer) = self.id_of(&theirs.name) else {
             return Box::pin(ready(None));
         };
         let (sender, recorded) = oneshot::channel();
@@ -166,19 +166,19 @@ impl HandshakePolicy for NodeHandshakes {
     }
 
     fn has_dialled(&self, name: &str) {
-        if let Some(peer) = self.number_of(name) {
+        if let Some(peer) = self.id_of(name) {
             self.dialled.announce(peer);
         }
     }
 
     fn remembered_by(&self, name: &str) {
-        if let Some(peer) = self.number_of(name) {
+        if let Some(peer) = self.id_of(name) {
             self.membership.remembered_by(peer);
         }
     }
 
     fn unreachable(&self, name: &str) {
-        if let Some(peer) = self.number_of(name) {
+        if let Some(peer) = self.id_of(name) {
             self.membership.unreachable(peer);
         }
     }

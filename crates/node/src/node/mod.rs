@@ -123,7 +123,7 @@ impl Node {
             copies: store.table_non_owned,
             below: below(),
         });
-        let nodes = self.config.members.numbers();
+        let nodes = self.config.members.ids();
         NodeSnapshot {
             uptime: self.clock.monotonic().saturating_sub(self.started),
             unix_ms: self.clock.unix_ms(),

@@ -53,7 +53,7 @@ impl Examiner {
         *last = None;
         let deadline = clock.monotonic().saturating_add(EXAMINE_MAX);
         let asked: Vec<_> = peers
-            .numbers()
+            .ids()
             .map(|node| (node, ask(peers, pending, node, deadline)))
             .collect();
         let own_report = own(deadline).await;

@@ -209,7 +209,7 @@ impl Drive {
 
     pub(super) fn nodes_up(&self) -> Vec<NodeId> {
         let members = &self.sweeper.sweeps.environment.members;
-        let up = members.numbers().filter(|node| self.sweeper.is_up(*node));
+        let up = members.ids().filter(|node| self.sweeper.is_up(*node));
         up.collect()
     }
 
@@ -263,7 +263,7 @@ impl Drive {
         let begun_by = |node: NodeId| begun.iter().find(|begun| begun.node == node);
         let bounds_of = |node: NodeId, with: NodeId| begun_by(node)?.bounds.get(with.index());
         let reach_of = |node: NodeId| begun_by(node).map_or(0, |begun| begun.reach);
-        let reaches: Vec<u8> = members.numbers().map(reach_of).collect();
+        let reaches: Vec<u8> = members.ids().map(reach_of).collect();
         let store_of = |node: NodeId| {
             let store = begun_by(node).map(|begun| StoreStart {
                 store_id: begun.incarnation.store_id,
@@ -271,12 +271,12 @@ impl Drive {
             });
             store.unwrap_or_default()
         };
-        let stores: Vec<StoreStart> = members.numbers().map(store_of).collect();
+        let stores: Vec<StoreStart> = members.ids().map(store_of).collect();
         let forgotten = begun.iter().map(|begun| begun.forgotten).max();
         let forgotten = forgotten.unwrap_or(Timestamp::ZERO);
         let steps_max = peer::bound_steps_max(members.names().len());
         let agreed: Vec<Vec<KeyBounds>> = members
-            .numbers()
+            .ids()
             .map(|node| {
                 let with = |other| match (bounds_of(node, other), bounds_of(other, node)) {
                     (Some(own), Some(theirs)) if other != node => match kind {
@@ -287,7 +287,7 @@ impl Drive {
                     // Nothing is compared with a node that does not take part.
                     _ => KeyBounds::constant(Timestamp::MAX),
                 };
-                members.numbers().map(with).collect()
+                members.ids().map(with).collect()
             })
             .collect();
         let answers = self
@@ -390,7 +390,7 @@ impl Drive {
             taking_part.map_or(u64::MAX, |taking_part| taking_part.single_copies)
         };
         let single_copies: Vec<u64> = if is_full {
-            members.numbers().map(single_copies_of).collect()
+            members.ids().map(single_copies_of).collect()
         } else {
             Vec::new()
         };

@@ -193,7 +193,7 @@ impl Drive {
         // A fence that leads to nothing would only refuse slow writes.
         let members = &self.sweeper.sweeps.environment.members;
         let has_begun = |node: &NodeId| begun.iter().any(|begun| begun.node == *node);
-        let away: Vec<NodeId> = members.numbers().filter(|node| !has_begun(node)).collect();
+        let away: Vec<NodeId> = members.ids().filter(|node| !has_begun(node)).collect();
         if !away.is_empty() {
             self.fencing.held_back = Some(HeldBack::Away(away));
             return;
@@ -204,7 +204,7 @@ impl Drive {
         let known = begun.iter().map(|begun| begun.forgotten).max();
         let latest = begun.iter().map(|begun| begun.latest_fence).min();
         let latest = latest.filter(|latest| Some(*latest) > known);
-        let all: Vec<NodeId> = members.numbers().collect();
+        let all: Vec<NodeId> = members.ids().collect();
         self.tell_forgotten(begun, known).await;
         let fenced = self.ask_to_fence(&all, latest.unwrap_or_default()).await;
         let known = self.disregard(&fenced).await;
@@ -324,7 +324,7 @@ impl Drive {
             return below;
         }
         self.fencing.do_all_lack_nothing = fenced.iter().all(|(_, store)| store.lacks_nothing);
-        // In the order of their numbers.
+        // In the order of their IDs.
         let vouching = fenced
             .iter()
             .map(|(_, store)| Vouching::of(store.lacks_nothing, store.forgotten, below));
@@ -397,7 +397,7 @@ impl Drive {
     fn why_held_back(&self, clean: &[Pair]) -> HeldBack {
         let members = &self.sweeper.sweeps.environment.members;
         let takes_part = |node: &NodeId| self.progress.taking_part().contains_key(node);
-        let away: Vec<NodeId> = members.numbers().filter(|node| !takes_part(node)).collect();
+        let away: Vec<NodeId> = members.ids().filter(|node| !takes_part(node)).collect();
         match &self.fencing.held_back {
             // What was moved matters only once all nodes are equal.
             Some(held_back) if *held_back != HeldBack::Moved => return held_back.clone(),
@@ -405,8 +405,8 @@ impl Drive {
             _ => {}
         }
         let mut unequal = Vec::new();
-        for one in members.numbers() {
-            for other in members.numbers().filter(|other| *other > one) {
+        for one in members.ids() {
+            for other in members.ids().filter(|other| *other > one) {
                 if !clean.contains(&Pair::of(one, other)) {
                     unequal.push((one, other));
                 }

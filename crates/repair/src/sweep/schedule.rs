@@ -368,7 +368,7 @@ impl Sweeper {
     }
 
     fn are_all_up(&self) -> bool {
-        let mut nodes = self.sweeps.environment.members.numbers();
+        let mut nodes = self.sweeps.environment.members.ids();
         nodes.all(|node| self.is_up(node))
     }
 
@@ -381,7 +381,7 @@ impl Sweeper {
         }
         let members = &self.sweeps.environment.members;
         let replica_states: Option<Vec<(NodeId, ReplicaState)>> = members
-            .numbers()
+            .ids()
             .map(|node| Some((node, self.replica_state_of(node)?)))
             .collect();
         let learner = replica_states.unwrap_or_default().into_iter();
@@ -391,7 +391,7 @@ impl Sweeper {
 
     /// Whether the stores of all nodes are known to count.
     pub(super) fn are_all_voters(&self) -> bool {
-        let mut nodes = self.sweeps.environment.members.numbers();
+        let mut nodes = self.sweeps.environment.members.ids();
         nodes.all(|node| {
             self.replica_state_of(node)
                 .is_some_and(ReplicaState::is_voter)
@@ -412,7 +412,7 @@ impl Sweeper {
     /// Whether this node is the first by name of those that are up.
     fn is_first_up(&self) -> bool {
         let members = &self.sweeps.environment.members;
-        let first = members.numbers().find(|node| self.is_up(*node));
+        let first = members.ids().find(|node| self.is_up(*node));
         first == Some(members.own())
     }
 }

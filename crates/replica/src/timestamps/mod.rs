@@ -73,8 +73,8 @@ pub struct TimestampAllocator {
     clock: Arc<dyn Clock>,
     executor: Arc<dyn Executor>,
     bound: ClockBound,
-    /// This node's number, which all its timestamps carry.
-    number: u8,
+    /// This node's ID, which all its timestamps carry.
+    id: u8,
     is_single_node: bool,
     /// How many nodes the cluster has.
     nodes: usize,
@@ -140,7 +140,7 @@ impl TimestampAllocator {
             clock,
             executor,
             bound: ClockBound::new(clock_drift_max),
-            number: members.own_timestamp_number(),
+            id: members.id_in_timestamps(),
             is_single_node,
             nodes: members.count().into(),
             drift_max: clock_drift_max,
@@ -190,7 +190,7 @@ impl TimestampAllocator {
             file.set(limit)?;
             found = limit;
         }
-        let mut hybrid = HybridClock::new(self.number, found);
+        let mut hybrid = HybridClock::new(self.id, found);
         if self.accepts(greatest_stored) {
             hybrid.observe(greatest_stored);
         } else {

@@ -65,7 +65,7 @@ impl TimestampAllocator {
             }
         };
         let nodes: Vec<(NodeId, i64)> = members
-            .numbers()
+            .ids()
             .filter_map(|node| Some((node, ahead_ms(node)?)))
             .collect();
         let median_ms = MedianAhead::of(self.peer_clocks.all_ahead_ms(now)).nearer_ms;

@@ -211,7 +211,7 @@ fn members(
             last_full_repair_unix_ms: last_clean.and_then(|clean| clean.full_unix_ms),
         }
     };
-    members.numbers().map(member).collect()
+    members.ids().map(member).collect()
 }
 
 fn repair(shared: &ListenerShared, status: &SweepStatus) -> Repair {

@@ -69,7 +69,7 @@ impl OwnHosts {
     /// `localhost`.
     pub(crate) fn new(config: &ServerConfig) -> Self {
         let members = &config.node.members;
-        let of_members = members.numbers().map(|node| members.url(node).host());
+        let of_members = members.ids().map(|node| members.url(node).host());
         let given = config.hosts.iter().map(String::as_str);
         let mut names: Vec<Box<str>> = of_members
             .chain(given)

@@ -144,9 +144,9 @@ impl Feeds {
     /// Asks all nodes for their first pages.
     pub(super) fn ask_all(&mut self, start: &[u8], deadline: Duration) {
         let peers = Rc::clone(&self.coordinator.peers);
-        let senders = peers.numbers().filter(|node| !peers.is_down(*node));
+        let senders = peers.ids().filter(|node| !peers.is_down(*node));
         let senders: NodeSet = senders.collect();
-        for node in peers.numbers() {
+        for node in peers.ids() {
             self.ask(node, start, senders, deadline, false);
         }
     }
@@ -272,7 +272,7 @@ impl Feeds {
     /// Whose values are wanted: those of the nodes that take part.
     fn senders(&self, merge: &ScanMerge) -> NodeSet {
         let missing: NodeSet = merge.missing().map(|(node, _)| node).collect();
-        let nodes = self.coordinator.peers.numbers();
+        let nodes = self.coordinator.peers.ids();
         nodes.filter(|node| !missing.contains(*node)).collect()
     }
 

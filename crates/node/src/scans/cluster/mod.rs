@@ -241,7 +241,7 @@ impl ClusterScan {
     fn receipt(&self) -> Receipt {
         let missing: Vec<_> = self.merge.missing().collect();
         let peers = &self.coordinator.peers;
-        let lines = peers.numbers().map(|node| {
+        let lines = peers.ids().map(|node| {
             let missed = missing.iter().find(|(missing, _)| *missing == node);
             ReplicaLine {
                 url: peers.url_of(node).to_string(),

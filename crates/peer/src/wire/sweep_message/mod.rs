@@ -120,11 +120,11 @@ pub enum SweepRequest {
         pass: PassId,
         /// The greatest forget bound that one of the nodes knows.
         below: Timestamp,
-        /// By node number: what each can say about versions below.
+        /// By node ID: what each can say about versions below.
         vouching: Vec<Vouching>,
     },
     /// What all agree on: the cut, and what each pair may pass over, for the node
-    /// that is asked, by node number.
+    /// that is asked, by node ID.
     Agree {
         /// The pass.
         pass: PassId,
@@ -133,9 +133,9 @@ pub enum SweepRequest {
         /// The greatest forget bound that one of the nodes has heard of. All leave out what
         /// is dead below it.
         forgotten: Timestamp,
-        /// The reach of each node, by node number: 0 for those that do not take part.
+        /// The reach of each node, by node ID: 0 for those that do not take part.
         reaches: Vec<u8>,
-        /// The start of the store of each node, by node number; all zeros for those that do
+        /// The start of the store of each node, by node ID; all zeros for those that do
         /// not take part.
         stores: Vec<StoreStart>,
         /// The bounds with each node.
@@ -243,7 +243,7 @@ pub enum SweepRequest {
         pass: PassId,
         /// Whether the pass is conclusive; see [`cluster::sweep::PassProgress`].
         is_conclusive: bool,
-        /// How many versions of a single copy each node has, by node number;
+        /// How many versions of a single copy each node has, by node ID;
         /// [`u64::MAX`] where that is not known.
         single_copies: Vec<u64>,
         /// The nodes with which the one that is asked was found, or made, equal.
@@ -290,7 +290,7 @@ pub enum SweepAnswer {
         /// How far down the preference lists of its keys it keeps copies: all of its copies are
         /// of keys of which it is among so many first nodes.
         reach: u8,
-        /// What it could pass over with each node, by node number.
+        /// What it could pass over with each node, by node ID.
         bounds: Vec<KeyBounds>,
     },
     /// It is done.
@@ -305,7 +305,7 @@ pub enum SweepAnswer {
         announces: u32,
         /// The number of versions of which it has the only copy.
         single_copies: u32,
-        /// What it shares with each node, by node number.
+        /// What it shares with each node, by node ID.
         digests: Vec<Digest>,
     },
     /// The difference was exchanged.

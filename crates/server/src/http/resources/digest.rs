@@ -89,7 +89,7 @@ fn parameters(query: Option<&str>, members: &Members) -> Result<DigestParameters
 
 fn peer_of(name: &[u8], members: &Members) -> Result<NodeId, ParameterError> {
     let name = std::str::from_utf8(name).ok();
-    let node = name.and_then(|name| members.number_of(name));
+    let node = name.and_then(|name| members.id_of(name));
     let others = || {
         let names = members.peers().map(|peer| members.name(peer));
         match names.collect::<Vec<_>>().join(", ") {
@@ -212,7 +212,7 @@ mod tests {
             parameters(Some("start=a&end=b&peer=c&cut=7&gc_threshold=5"), &members).unwrap();
         assert_eq!(parsed.start.as_slice(), b"a");
         assert_eq!(parsed.end.as_deref(), Some(&b"b"[..]));
-        assert_eq!(parsed.peer, members.number_of("c"));
+        assert_eq!(parsed.peer, members.id_of("c"));
         assert_eq!(parsed.cut, Some(Timestamp::from_u64(7)));
         assert_eq!(parsed.gc_threshold, Some(Timestamp::from_u64(5)));
         for (query, name, part) in [

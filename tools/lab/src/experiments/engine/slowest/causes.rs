@@ -140,7 +140,7 @@ impl Account {
 }
 
 /// Explains slow requests by the recordings of all nodes, which stand in the order of the
-/// targets and of the nodes' numbers. `ack` answers were enough.
+/// targets and of the nodes' IDs. `ack` answers were enough.
 pub(super) fn explain(
     requests: &[SlowRequest],
     recordings: &[Recording],
@@ -253,7 +253,7 @@ fn account(
     account
 }
 
-/// The number of the node whose answer decided, and when it came.
+/// The ID of the node whose answer decided, and when it came.
 fn decisive(steps: &Steps, ack: usize, target: usize) -> (usize, Moment) {
     let replicas = steps.replicas.iter().enumerate();
     let mut answers: Vec<(Moment, usize)> = replicas

@@ -42,7 +42,7 @@ pub(super) struct Steps {
     pub(super) answered: Moment,
     /// Its answer was written.
     pub(super) written: Moment,
-    /// When each node answered, by their numbers; 0 if it did not in time.
+    /// When each node answered, by their IDs; 0 if it did not in time.
     pub(super) replicas: [Moment; REPLICAS],
 }
 

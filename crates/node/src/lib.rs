@@ -12,12 +12,12 @@
 //!   which peers have come up.
 //! - `node_report` reports how this node and the others are doing, for operators.
 //! - `compactions` compacts the whole store when an operator orders it.
-//! - [`metrics`] counts, [`families`] returns the counts.
+//! - [`metrics`] counts, `metrics_page` returns the counts as [families of metrics](metric_families).
 
 mod compactions;
 mod config;
 mod coordinator;
-mod families;
+mod metrics_page;
 #[doc(hidden)]
 pub mod fuzzing;
 mod handshakes;
@@ -40,7 +40,7 @@ pub use coordinator::{
     Change, Coordinator, Ended, Expires, Failure, Found, HeldByNode, KeyVersions, Operations,
     Receipt, ReplicaLine, ReplicaTimes, Terms, VersionHead, Written,
 };
-pub use families::families;
+pub use metrics_page::metric_families;
 pub use membership::LossReport;
 pub use node::{Load, Node, OpenError, Seams, SeeTraced, TracedRequest};
 pub use node_report::{ClientActivity, ExaminedNode, NodeSnapshot, SeeActivity, SeeStatus};

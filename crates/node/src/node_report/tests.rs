@@ -3,7 +3,7 @@
 use super::disk_room::DiskRoom;
 use super::*;
 use crate::config::NodeConfig;
-use crate::families;
+use crate::metric_families;
 use crate::node::Node;
 use crate::tests::open_node;
 use crate::worker::Worker;
@@ -157,7 +157,7 @@ async fn metrics_ask_the_disk_by_a_job_and_do_without_one_that_hangs() {
     let machine = Machine::new(1 << 30);
     let node = machine.open_node();
     let told = |free_bytes| {
-        let families = families(&node, free_bytes).into_iter();
+        let families = metric_families(&node, free_bytes).into_iter();
         families
             .filter(|family| family.name == "kvorum_disk_free_bytes")
             .count()

@@ -31,7 +31,7 @@ pub(crate) fn families(shared: &ListenerShared, disk_free_bytes: Option<u64>) ->
     families.extend(shared.trust.families());
     families.push(log(shared));
     families.extend(tls::families(shared));
-    families.extend(node::families(&shared.node, disk_free_bytes));
+    families.extend(node::metric_families(&shared.node, disk_free_bytes));
     families.extend(process::families());
     families
 }

@@ -1,4 +1,4 @@
-//! The metrics of a node as plain data: its store and the other nodes.
+//! The metrics of a node for the page of metrics, as plain data: its store and the other nodes.
 
 mod background;
 mod cluster;
@@ -13,7 +13,7 @@ use crate::node::Node;
 /// sweeps and the background work of a node. `disk_free_bytes` is what
 /// [`Node::disk_free_bytes`] says.
 #[must_use]
-pub fn families(node: &Node, disk_free_bytes: Option<u64>) -> Vec<Family> {
+pub fn metric_families(node: &Node, disk_free_bytes: Option<u64>) -> Vec<Family> {
     let snapshot = node.snapshot();
     let mut families = store::families(node, &snapshot.store, disk_free_bytes);
     families.extend(cluster::families(node, &snapshot));

@@ -17,11 +17,11 @@
 mod compactions;
 mod config;
 mod coordinator;
-mod metrics_page;
 #[doc(hidden)]
 pub mod fuzzing;
 mod handshakes;
 pub mod metrics;
+mod metrics_page;
 mod node;
 mod node_report;
 mod peer_requests;
@@ -40,8 +40,8 @@ pub use coordinator::{
     Change, Coordinator, Ended, Expires, Failure, Found, HeldByNode, KeyVersions, Operations,
     Receipt, ReplicaLine, ReplicaTimes, Terms, VersionHead, Written,
 };
-pub use metrics_page::metric_families;
 pub use membership::LossReport;
+pub use metrics_page::metric_families;
 pub use node::{Load, Node, OpenError, Seams, SeeTraced, TracedRequest};
 pub use node_report::{ClientActivity, ExaminedNode, NodeSnapshot, SeeActivity, SeeStatus};
 pub use repair::forgetting::{ForgettingStatus, HeldBack};

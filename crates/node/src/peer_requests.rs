@@ -29,7 +29,7 @@ impl RequestHandler for PeerRequests {
             PeerRequest::Read(key) | PeerRequest::ReadUnlessSame { key, .. } => {
                 own.read_for_peer(key, reply);
             }
-            PeerRequest::Look(key) => own.look_for_peer(&key, reply),
+            PeerRequest::Peek(key) => own.peek_for_peer(&key, reply),
             PeerRequest::Page(request) => own.page_for_peer(request, reply),
             PeerRequest::Sweep(request) => self.sweeper.serve(request, reply),
             PeerRequest::Examine => {

@@ -58,7 +58,7 @@ pub use link::{AnswerHandler, Link, LinkState, LinkStatus};
 pub use log_limiter::PeerLog;
 pub use protocol::Protocol;
 pub use protocol::{
-    BULK, CONTACT, EXAMINATION, FILLS_OUTDATED, FORGETTING, LOOK, MANY, NegotiatedProtocol, PAGES,
+    BULK, CONTACT, EXAMINATION, FILLS_OUTDATED, FORGETTING, MANY, NegotiatedProtocol, PAGES, PEEK,
     REPLICA_STATE, REPORT, SAME, SWEEP, TRACES,
 };
 pub use server::{Reply, RequestHandler, serve};
@@ -95,7 +95,7 @@ pub enum PeerRequest {
     },
     /// What is the freshest version of this key, whether or not your store counts? A peer of
     /// an older release is sent a read.
-    Look(Bytes),
+    Peek(Bytes),
     /// Store this version, which a pass of a sweep brings.
     Mend {
         /// The pass.
@@ -121,14 +121,14 @@ pub enum PeerRequest {
 
 impl PeerRequest {
     /// The features without which the peer does not know the request. A repair is sent
-    /// as a write then, and a look as a read.
+    /// as a write then, and a peek as a read.
     fn features(&self) -> u64 {
         match self {
             Self::Write(_)
             | Self::Repair { .. }
             | Self::Read(_)
             | Self::ReadUnlessSame { .. }
-            | Self::Look(_) => 0,
+            | Self::Peek(_) => 0,
             Self::Sweep(SweepRequest::Pull { .. }) => SWEEP | BULK,
             Self::Sweep(
                 SweepRequest::Fence { .. }
@@ -149,7 +149,7 @@ impl PeerRequest {
             }
             Self::Read(_)
             | Self::ReadUnlessSame { .. }
-            | Self::Look(_)
+            | Self::Peek(_)
             | Self::Sweep(_)
             | Self::Page(_)
             | Self::Examine => false,
@@ -159,7 +159,7 @@ impl PeerRequest {
     /// Whether it belongs to a sweep, which fills stores. A node looks at what another one holds
     /// before it buries what its own store has left.
     pub(crate) fn is_of_sweep(&self) -> bool {
-        matches!(self, Self::Mend { .. } | Self::Sweep(_) | Self::Look(_))
+        matches!(self, Self::Mend { .. } | Self::Sweep(_) | Self::Peek(_))
     }
 }
 

@@ -43,8 +43,8 @@ pub const PAGES: u64 = 512;
 pub const MANY: u64 = 256;
 
 /// The dialled side says what its store holds of a key whether or not that counts: frames of
-/// the kind `look`.
-pub const LOOK: u64 = 2048;
+/// the kind `peek`.
+pub const PEEK: u64 = 2048;
 
 /// The dialler says of which trace a request is part: frames of the kind `trace`.
 pub const TRACES: u64 = 4096;
@@ -93,7 +93,7 @@ impl Protocol {
             | FORGETTING
             | MANY
             | PAGES
-            | LOOK
+            | PEEK
             | TRACES
             | SAME
             | EXAMINATION

@@ -348,7 +348,7 @@ impl Side for DiallerSide<'_> {
             | Message::Writes { .. }
             | Message::Read { .. }
             | Message::ReadUnlessSame { .. }
-            | Message::Look { .. }
+            | Message::Peek { .. }
             | Message::Trace(_)
             | Message::Mend { .. }
             | Message::Repair { .. }

@@ -36,7 +36,7 @@ use crate::connection::outgoing::{LongMessage, LongMessageKind, Outgoing};
 use crate::wire::contact::Contact;
 use crate::wire::message;
 use crate::{
-    CALLS_MAX, FORGETTING, LOOK, LinkProblem, MANY, NegotiatedProtocol, PeerAnswer,
+    CALLS_MAX, FORGETTING, LinkProblem, MANY, NegotiatedProtocol, PEEK, PeerAnswer,
     PeerEnvironment, PeerRequest, SAME, TRACES, Transport,
 };
 use base::{Entry, TraceId};
@@ -197,7 +197,7 @@ impl Link {
         }
         let request = match request {
             PeerRequest::Repair { entry, .. } if !self.has(FORGETTING) => PeerRequest::Write(entry),
-            PeerRequest::Look(key) if !self.has(LOOK) => PeerRequest::Read(key),
+            PeerRequest::Peek(key) if !self.has(PEEK) => PeerRequest::Read(key),
             PeerRequest::ReadUnlessSame { key, .. } if !self.has(SAME) => PeerRequest::Read(key),
             request => request,
         };
@@ -205,7 +205,7 @@ impl Link {
             PeerRequest::Write(entry) | PeerRequest::Repair { entry, .. } => {
                 (CallKind::Write, self.outgoing.has_room_for(entry))
             }
-            PeerRequest::Read(key) | PeerRequest::Look(key) => {
+            PeerRequest::Read(key) | PeerRequest::Peek(key) => {
                 (CallKind::Read, self.outgoing.has_room_for_key(key))
             }
             PeerRequest::ReadUnlessSame { .. } => {
@@ -276,8 +276,8 @@ impl Link {
                 let seed = self.seed.get();
                 message::put_read_unless_same(out, call, remaining, &held, seed);
             }),
-            PeerRequest::Look(key) => {
-                let put = |out: &mut Vec<u8>| message::put_look(out, call, remaining, &key);
+            PeerRequest::Peek(key) => {
+                let put = |out: &mut Vec<u8>| message::put_peek(out, call, remaining, &key);
                 self.outgoing.push(put);
             }
             PeerRequest::Mend { pass, entry } if message::is_long(&entry) => {

@@ -427,8 +427,8 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
                 let trace = self.take_trace(call);
                 self.serve_in_trace(request, call, deadline, None, trace, held);
             }
-            Message::Look { remaining, key } => {
-                let request = PeerRequest::Look(Bytes::copy_from_slice(key));
+            Message::Peek { remaining, key } => {
+                let request = PeerRequest::Peek(Bytes::copy_from_slice(key));
                 self.serve(request, call, now.saturating_add(remaining), None);
             }
             Message::Piece(piece) => match self.writes.piece(frame, piece)? {

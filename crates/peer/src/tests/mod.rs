@@ -123,7 +123,7 @@ impl RequestHandler for TestReplica {
                 }
                 PeerRequest::Read(_)
                 | PeerRequest::ReadUnlessSame { .. }
-                | PeerRequest::Look(_) => {
+                | PeerRequest::Peek(_) => {
                     reply.send(PeerAnswer::Found(None));
                 }
                 PeerRequest::Sweep(_) => reply.send(PeerAnswer::Swept(SweepAnswer::Done)),
@@ -266,7 +266,7 @@ pub(crate) fn key_of(request: &PeerRequest) -> String {
     let key = match request {
         PeerRequest::Read(key)
         | PeerRequest::ReadUnlessSame { key, .. }
-        | PeerRequest::Look(key) => &key[..],
+        | PeerRequest::Peek(key) => &key[..],
         PeerRequest::Write(entry)
         | PeerRequest::Repair { entry, .. }
         | PeerRequest::Mend { entry, .. } => entry.key(),

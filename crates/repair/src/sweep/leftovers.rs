@@ -415,7 +415,7 @@ impl Sweeper {
     /// # Errors
     /// Why the node does not say so.
     async fn may_have_lost(&self, node: NodeId, key: &Bytes) -> Result<bool, Miss> {
-        match self.call(node, PeerRequest::Look(key.clone())).await {
+        match self.call(node, PeerRequest::Peek(key.clone())).await {
             PeerAnswer::Found(_) | PeerAnswer::FoundBehind { .. } => Ok(false),
             PeerAnswer::Missed(Miss::Learner) => Ok(true),
             PeerAnswer::Missed(why) => Err(why),

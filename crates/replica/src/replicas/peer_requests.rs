@@ -88,10 +88,10 @@ impl LocalReplica {
 
     /// Says what the store holds of a key to a peer that is about to take a late repair,
     /// whether or not it counts.
-    pub fn look_for_peer(self: &Rc<Self>, key: &Bytes, reply: Reply) {
+    pub fn peek_for_peer(self: &Rc<Self>, key: &Bytes, reply: Reply) {
         let (replica, asked) = (Rc::clone(self), key.clone());
         let address = self.pending.handle(reply.deadline(), move |completion| {
-            let (answer, share) = replica.looked(&asked, completion);
+            let (answer, share) = replica.peeked(&asked, completion);
             reply.send_holding(answer, share);
         });
         if let Err(why) = self.read(key, address) {

@@ -44,7 +44,7 @@ pub const COMPARING_MAX: usize = 64;
 const ADMISSIONS_MAX: usize = 4;
 
 /// How long the other nodes have to say what they hold.
-const LOOK_MAX: Duration = Duration::from_secs(5);
+const PEEK_MAX: Duration = Duration::from_secs(5);
 
 /// How a version is taken that comes as a mend or a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +155,7 @@ impl LocalReplica {
         {
             self.compare_with_all(entry, admission, greatest).await?;
         }
-        let wait = self.pending.wait(self.look_deadline());
+        let wait = self.pending.wait(self.peek_deadline());
         self.write(entry.clone(), None, taken.admission(), wait.address())?;
         wait.only().await.ok_or(Miss::Timeout)
     }
@@ -224,19 +224,19 @@ impl LocalReplica {
         greatest: Timestamp,
     ) -> Result<(), Miss> {
         let key = Bytes::copy_from_slice(entry.key());
-        let mut looks = Vec::new();
+        let mut peeks = Vec::new();
         for link in self.peers.links() {
-            let wait = self.pending.wait(self.look_deadline());
+            let wait = self.pending.wait(self.peek_deadline());
             link.call(
-                PeerRequest::Look(key.clone()),
-                self.look_deadline(),
+                PeerRequest::Peek(key.clone()),
+                self.peek_deadline(),
                 wait.address(),
             )?;
-            looks.push(wait);
+            peeks.push(wait);
         }
         let mut newest: Option<Entry> = None;
-        for look in looks {
-            let (held, named) = match look.only().await {
+        for peek in peeks {
+            let (held, named) = match peek.only().await {
                 Some(Completion::Peer(PeerAnswer::FoundBehind { entry, named })) => {
                     (entry, named.forgotten)
                 }
@@ -256,7 +256,7 @@ impl LocalReplica {
         let Some(newest) = newest.filter(|newest| newest.rank() > entry.rank()) else {
             return Ok(());
         };
-        let wait = self.pending.wait(self.look_deadline());
+        let wait = self.pending.wait(self.peek_deadline());
         self.write(newest, None, admission, wait.address())?;
         match wait.only().await {
             Some(Completion::Written(Ok(_))) => Ok(()),
@@ -266,13 +266,13 @@ impl LocalReplica {
         }
     }
 
-    fn look_deadline(&self) -> Duration {
-        self.clock.monotonic().saturating_add(LOOK_MAX)
+    fn peek_deadline(&self) -> Duration {
+        self.clock.monotonic().saturating_add(PEEK_MAX)
     }
 
-    /// The answer to a look, whether or not the store counts, and the share of memory that a
+    /// The answer to a peek, whether or not the store counts, and the share of memory that a
     /// long value came with. Of a key that a damaged block may have held the store says nothing.
-    pub(super) fn looked(
+    pub(super) fn peeked(
         &self,
         key: &[u8],
         completion: Option<Completion>,

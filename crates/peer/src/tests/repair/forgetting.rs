@@ -158,22 +158,22 @@ async fn a_peer_that_does_not_know_forgetting_is_told_nothing_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_does_not_know_looks_is_sent_a_read() {
+async fn a_peer_that_does_not_know_peeks_is_sent_a_read() {
     run(async {
-        for features in [LOOK, 0] {
+        for features in [PEEK, 0] {
             let mut older = TestNode::named("asker");
-            older.hello.protocol.features &= !LOOK | features;
+            older.hello.protocol.features &= !PEEK | features;
             let mut asker = Asker::new(older.environment(50_000));
             asker.start();
             let (replica, freeze) = (Rc::<TestReplica>::default(), FreezeSwitch::default());
             let _serving = asker.accept(&replica, &freeze).await;
             asker.until(LinkState::Up).await;
-            let look = PeerRequest::Look(Bytes::from_static(b"key"));
-            asker.call(look.clone(), 1).unwrap();
+            let peek = PeerRequest::Peek(Bytes::from_static(b"key"));
+            asker.call(peek.clone(), 1).unwrap();
             let (request, reply) = replica.next().await;
             let expected = match features {
                 0 => read_of("key"),
-                _ => look,
+                _ => peek,
             };
             assert_eq!(request, expected);
             let answer = PeerAnswer::FoundBehind {

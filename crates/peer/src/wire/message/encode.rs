@@ -1,8 +1,8 @@
 //! Appends messages to what is sent.
 
 use super::{
-    ABSENT, CONTACT, EXAMINE, EXAMINED, FORGETS, FOUND, LOOK, MEND, MISSED, NEWER, NEWER_VERSIONS,
-    NO_NEWER, OBSOLETE, PAGE, PAGED, PIECE, PING, PONG, READ, READ_UNLESS_SAME, REPAIR,
+    ABSENT, CONTACT, EXAMINE, EXAMINED, FORGETS, FOUND, MEND, MISSED, NEWER, NEWER_VERSIONS,
+    NO_NEWER, OBSOLETE, PAGE, PAGED, PEEK, PIECE, PING, PONG, READ, READ_UNLESS_SAME, REPAIR,
     REPLICA_STATE, REPORT, RUN, SAME, STORED, SWEEP, SWEPT, TRACE, UNKNOWN, WRITE, WRITES,
 };
 use crate::wire::contact::Contact;
@@ -127,9 +127,9 @@ pub(crate) fn put_read(out: &mut Vec<u8>, call: u64, remaining: Duration, key: &
     });
 }
 
-/// Appends a look.
-pub(crate) fn put_look(out: &mut Vec<u8>, call: u64, remaining: Duration, key: &[u8]) {
-    put_frame(out, LOOK, call, |out| {
+/// Appends a peek.
+pub(crate) fn put_peek(out: &mut Vec<u8>, call: u64, remaining: Duration, key: &[u8]) {
+    put_frame(out, PEEK, call, |out| {
         put_remaining(out, remaining);
         out.extend_from_slice(key);
     });

@@ -36,7 +36,7 @@
 //!   21  page     request, as drawn in `page.rs`
 //!   22  paged    a page, as drawn there
 //!                                          (21 and 22 only with the feature `PAGES`)
-//!   24  look     remaining ms u32 | key    (answered as a read is; only with the feature `LOOK`)
+//!   24  peek     remaining ms u32 | key    (answered as a read is; only with the feature `PEEK`)
 //!   25  trace    id, 16 bytes, the highest first
 //!                                          (of the request with this call, which comes before
 //!                                          any other trace; only with the feature `TRACES`)
@@ -73,10 +73,10 @@ mod many;
 
 pub(crate) use encode::{
     ALL_LATER, begin_newer_versions, begin_writes, is_long, put_absent, put_contact,
-    put_entry_head, put_examine, put_examined, put_forgets, put_found, put_look, put_mend,
-    put_missed, put_newer_version_item, put_page, put_paged, put_piece, put_ping, put_pong,
-    put_read, put_read_unless_same, put_repair, put_replica_state, put_report, put_run, put_same,
-    put_stored, put_sweep, put_swept, put_trace, put_write, put_write_item, remaining_ms,
+    put_entry_head, put_examine, put_examined, put_forgets, put_found, put_mend, put_missed,
+    put_newer_version_item, put_page, put_paged, put_peek, put_piece, put_ping, put_pong, put_read,
+    put_read_unless_same, put_repair, put_replica_state, put_report, put_run, put_same, put_stored,
+    put_sweep, put_swept, put_trace, put_write, put_write_item, remaining_ms,
 };
 
 pub(crate) use many::{Entries, Many, NewerVersions};
@@ -120,7 +120,7 @@ const NEWER_VERSIONS: u8 = 19;
 const PAGE: u8 = 21;
 const PAGED: u8 = 22;
 
-const LOOK: u8 = 24;
+const PEEK: u8 = 24;
 
 const TRACE: u8 = 25;
 const READ_UNLESS_SAME: u8 = 26;
@@ -166,7 +166,7 @@ pub(crate) enum Message<'a> {
     /// The freshest version is the one that the dialler holds.
     Same,
     /// Find the freshest version of a key, whether or not the store counts.
-    Look {
+    Peek {
         /// How long the dialler still waits for the answer.
         remaining: Duration,
         /// The key.
@@ -353,7 +353,7 @@ impl<'a> Message<'a> {
                 held: fields.entry_head()?,
             },
             SAME => Self::Same,
-            LOOK => Self::Look {
+            PEEK => Self::Peek {
                 remaining: fields.remaining()?,
                 key: fields.key_of(fields.reader.rest().len())?,
             },

@@ -204,7 +204,7 @@ pub struct PeerEnvironment {
     pub policy: Rc<dyn HandshakePolicy>,
     /// Bounds the warnings about peers in the log.
     pub log: Arc<PeerLog>,
-    /// The budget for long values that peers are sending.
+    /// The quota for long values that peers are sending.
     pub incoming: Arc<Quota>,
     /// How many runtimes this node has: each has a link to each peer.
     pub runtimes: usize,

@@ -79,8 +79,8 @@ pub struct Found {
     pub entry: Option<Entry>,
     /// How many replicas have answered.
     pub acks: u8,
-    /// The share of memory of a long value, to be kept as long as the value.
-    pub share: Option<Reservation>,
+    /// The reservation of memory for a long value, to be kept as long as the value.
+    pub reservation: Option<Reservation>,
 }
 
 /// A line of a receipt.
@@ -198,8 +198,8 @@ impl Coordinator {
         }
     }
 
-    /// What one node answers to a read of a key, and the share of memory that a long value came
-    /// with.
+    /// What one node answers to a read of a key, and the reservation of memory that a long value
+    /// came with.
     pub(crate) async fn read_one(
         &self,
         node: NodeId,

@@ -88,7 +88,7 @@ impl Operations {
         number: u64,
         key: Bytes,
         change: Change,
-        share: Option<Reservation>,
+        reservation: Option<Reservation>,
         terms: Terms,
     ) {
         let coordinator = &self.coordinator;
@@ -99,12 +99,12 @@ impl Operations {
         else {
             let coordinator = Rc::clone(coordinator);
             self.tasks.spawn_local(async move {
-                let written = coordinator.write(&key, change, share, terms);
+                let written = coordinator.write(&key, change, reservation, terms);
                 (number, Ended::Write(written.await))
             });
             return;
         };
-        match coordinator.begin_write(&key, change, share, terms, allocated) {
+        match coordinator.begin_write(&key, change, reservation, terms, allocated) {
             Ok(reply) => self.ended.push_back((number, Ended::Write(reply))),
             Err(pending) => {
                 let entry = self.writes.vacant_entry();

@@ -23,11 +23,11 @@ impl Coordinator {
     pub(super) async fn read_own(&self, key: &[u8], terms: Terms) -> Result<Found, Failure> {
         let from = terms.replicas.from;
         self.settled(key, from, terms.deadline).await;
-        let (answer, share) = match self.replicas.own().read_cached(key) {
+        let (answer, reservation) = match self.replicas.own().read_cached(key) {
             Some(answer) => (answer, None),
             None => self.read_own_disk(key, terms).await,
         };
-        self.found(answer, share).map_err(|why| {
+        self.found(answer, reservation).map_err(|why| {
             let preference_list = self.peers.preference_list(key, from);
             self.failure(&preference_list, iter::once(Fate::Missed(why)), 0, None)
         })
@@ -47,7 +47,7 @@ impl Coordinator {
     }
 
     /// What the client gets, or why it gets nothing.
-    fn found(&self, answer: PeerAnswer, share: Option<Reservation>) -> Result<Found, Miss> {
+    fn found(&self, answer: PeerAnswer, reservation: Option<Reservation>) -> Result<Found, Miss> {
         let (entry, named) = match answer {
             PeerAnswer::FoundBehind { entry, named } => (entry, named),
             PeerAnswer::Missed(why) => return Err(why),
@@ -55,8 +55,8 @@ impl Coordinator {
             _ => return Err(Miss::Failed),
         };
         let value_bytes = entry.as_ref().map_or(0, |entry| entry.value_bytes().len());
-        let share = match share {
-            Some(share) => Some(share),
+        let reservation = match reservation {
+            Some(reservation) => Some(reservation),
             None => {
                 let taken = self.answers.try_reserve_for_value(value_bytes);
                 taken.map_err(|_| Miss::Overloaded)?
@@ -68,7 +68,7 @@ impl Coordinator {
         Ok(Found {
             entry: entry.filter(|entry| !is_forgotten(entry)),
             acks: 1,
-            share,
+            reservation,
         })
     }
 }

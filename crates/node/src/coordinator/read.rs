@@ -44,8 +44,8 @@ pub(super) struct Reading {
     pause: Duration,
     /// The store that has answered with the freshest version, if it has a closed timestamp.
     freshest_by: Option<Answerer>,
-    /// The share of memory of the freshest version, if its value is long.
-    share: Option<Reservation>,
+    /// The reservation of memory for the freshest version, if its value is long.
+    reservation: Option<Reservation>,
     /// How often a replica may still be asked again because there was no memory for its answer.
     asks_again: u8,
     decision: Option<Decision>,
@@ -132,7 +132,7 @@ impl Coordinator {
             resumes: None,
             pause: PAUSE_MIN,
             freshest_by: None,
-            share: None,
+            reservation: None,
             asks_again: ASKS_AGAIN_MAX,
             decision: None,
             reply: reply_time,
@@ -178,13 +178,13 @@ impl Request for Reading {
                 }
                 self.hedges.retain(|hedge| hedge.replica != tag.replica);
                 let replicas = &self.coordinator.replicas;
-                let (answer, share) = replicas.answer_of(&self.key, Some(completion));
+                let (answer, reservation) = replicas.answer_of(&self.key, Some(completion));
                 match tag.kind {
                     AnswerKind::Read if self.may_ask_again(&answer) => {
                         self.asks_again -= 1;
                         self.ask(tag.replica)?
                     }
-                    AnswerKind::Read => self.answered(tag.replica, answer, share),
+                    AnswerKind::Read => self.answered(tag.replica, answer, reservation),
                     AnswerKind::Repair => repaired(tag.replica, &answer),
                     AnswerKind::Write(_) | AnswerKind::Hint(_) => return None,
                 }
@@ -237,14 +237,14 @@ impl Request for Reading {
         let freshest = self.machine.freshest();
         let value_bytes = freshest.map_or(0, |entry| entry.value_bytes().len());
         match share_for_repairs(&self.coordinator.answers, value_bytes) {
-            Ok(share) => self.share = share,
+            Ok(reservation) => self.reservation = reservation,
             Err(Refused) => return false,
         }
         true
     }
 }
 
-/// The share of a value that is kept for repairs after the reply, which counts for itself; a
+/// The reservation of a value that is kept for repairs after the reply, which counts for itself; a
 /// short one has none. As much again is left: a client that reads on, values like this one, is
 /// not refused because of a read that was answered. It need not be the memory for the longest
 /// value: where that is all there is, no long value would ever be repaired then.
@@ -255,12 +255,12 @@ fn share_for_repairs(
     answers: &Arc<Quota>,
     value_bytes: usize,
 ) -> Result<Option<Reservation>, Refused> {
-    let share = answers.try_reserve_for_value(value_bytes)?;
+    let reservation = answers.try_reserve_for_value(value_bytes)?;
     let left = answers.max().saturating_sub(answers.used());
-    if share.is_some() && left < value_bytes {
+    if reservation.is_some() && left < value_bytes {
         Err(Refused)
     } else {
-        Ok(share)
+        Ok(reservation)
     }
 }
 
@@ -313,7 +313,7 @@ impl Reading {
             Decision::Enough { acks } => Ok(Found {
                 entry: self.machine.answer().cloned(),
                 acks,
-                share: self.share.take(),
+                reservation: self.reservation.take(),
             }),
             Decision::NotEnough { acks } => {
                 let fates = self.machine.fates();
@@ -424,7 +424,7 @@ impl Reading {
         &mut self,
         replica: ReplicaIndex,
         answer: PeerAnswer,
-        share: Option<Reservation>,
+        reservation: Option<Reservation>,
     ) -> ReadEvent {
         let missed = |why| ReadEvent::Missed { replica, why };
         let (entry, named) = match answer {
@@ -443,18 +443,18 @@ impl Reading {
         if rank > self.machine.freshest().map(Entry::rank) {
             let value_bytes = entry.as_ref().map_or(0, |entry| entry.value_bytes().len());
             let answers = &self.coordinator.answers;
-            let counted = match share {
-                Some(share) => Ok(Some(share)),
+            let counted = match reservation {
+                Some(reservation) => Ok(Some(reservation)),
                 None => answers
                     .try_reserve_for_value(value_bytes)
                     .or_else(|Refused| {
                         // The version that it replaces may have what it needs.
-                        self.share = None;
+                        self.reservation = None;
                         answers.try_reserve_for_value(value_bytes)
                     }),
             };
             match counted {
-                Ok(share) => self.share = share,
+                Ok(reservation) => self.reservation = reservation,
                 Err(Refused) => return missed(Miss::Overloaded),
             }
             self.freshest_by = self.answerer(replica, named);

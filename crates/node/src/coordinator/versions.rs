@@ -131,7 +131,7 @@ impl Coordinator {
         key: &Bytes,
         deadline: Duration,
     ) -> (HeldByNode, Timestamp) {
-        let (answer, _share) = self.read_one(node, key, deadline).await;
+        let (answer, _reservation) = self.read_one(node, key, deadline).await;
         let (entry, forgotten) = match answer {
             PeerAnswer::Found(entry) => (entry, Timestamp::ZERO),
             PeerAnswer::FoundBehind { entry, named } => (entry, named.forgotten),

@@ -41,12 +41,12 @@ pub(super) struct Writing {
     trace: Option<TraceId>,
     /// Notes when each replica answers, if anyone asks for it.
     watch: Option<Rc<ReplicaTimes>>,
-    /// The share of memory of a long value.
-    _share: Option<Reservation>,
+    /// The reservation of memory for a long value.
+    _reservation: Option<Reservation>,
 }
 
 impl Coordinator {
-    /// Writes a key. `share` is the share of memory of a long value, which is kept as long
+    /// Writes a key. `reservation` is memory for a long value, which is kept as long
     /// as the value.
     ///
     /// # Errors
@@ -55,14 +55,14 @@ impl Coordinator {
         self: &Rc<Self>,
         key: &[u8],
         change: Change,
-        share: Option<Reservation>,
+        reservation: Option<Reservation>,
         terms: Terms,
     ) -> Result<Written, Failure> {
         let (from, deadline) = (terms.replicas.from, terms.deadline);
         self.settled(key, from, deadline).await;
         let allocated = self.timestamps.allocate_by(deadline).await;
         let allocated = allocated.map_err(Failure::NoTimestamp)?;
-        match self.begin_write(key, change, share, terms, allocated) {
+        match self.begin_write(key, change, reservation, terms, allocated) {
             Ok(reply) => reply,
             Err(pending) => pending.decided(&self.timestamps).await,
         }
@@ -77,7 +77,7 @@ impl Coordinator {
         self: &Rc<Self>,
         key: &[u8],
         change: Change,
-        share: Option<Reservation>,
+        reservation: Option<Reservation>,
         terms: Terms,
         allocated: AllocatedTimestamp,
     ) -> Result<Result<Written, Failure>, PendingReply<Writing>> {
@@ -114,7 +114,7 @@ impl Coordinator {
             is_done: false,
             trace: terms.trace,
             watch: None,
-            _share: share,
+            _reservation: reservation,
         };
         let reply = writing.act(&mut actions);
         let entered = self.requests.writes.enter(writing, reply, registration);
@@ -331,7 +331,7 @@ impl Writing {
             AnswerKind::Hint(round) => Some(WriteEvent::HintKept { round, replica }),
             AnswerKind::Write(round) => {
                 let replicas = &self.coordinator.replicas;
-                let (answer, _share) = replicas.answer_of(self.entry.key(), Some(completion));
+                let (answer, _reservation) = replicas.answer_of(self.entry.key(), Some(completion));
                 Some(event_of(round, replica, &answer))
             }
             AnswerKind::Read | AnswerKind::Repair => None,

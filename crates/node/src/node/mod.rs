@@ -33,7 +33,7 @@ use std::time::Duration;
 use traced_requests::TracedRequests;
 
 /// A node: its store and the files beside it, its replica state, its clock, its hints, and its
-/// budgets of memory. All runtimes share it; each has a [`Worker`](crate::Worker).
+/// quotas of memory. All runtimes share it; each has a [`Worker`](crate::Worker).
 pub struct Node {
     /// The node's configuration.
     pub(crate) config: NodeConfig,

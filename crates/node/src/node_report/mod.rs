@@ -3,14 +3,14 @@
 //!
 //! - `snapshot` is what a node is like at one moment.
 //! - `own` is this node's report about itself, for its readers and for peers that ask.
-//! - `disk_room` is the free space on its disk. A disk may hang, so no runtime asks it.
+//! - `free_space` is the free space on its disk. A disk may hang, so no runtime asks it.
 //! - `examiner` asks all other nodes.
 //!
 //! A node asks the others only while somebody looks, and at most once a second; it keeps their
 //! reports for that long, one for each node.
 
-mod disk_room;
 mod examiner;
+mod free_space;
 mod own;
 mod snapshot;
 

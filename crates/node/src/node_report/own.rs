@@ -1,7 +1,7 @@
 //! This node's report about itself.
 
-use super::disk_room::DiskRoom;
 use super::examiner::EXAMINE_MAX;
+use super::free_space::FreeSpace;
 use super::{ClientActivity, NodeSnapshot, SeeActivity, SeeStatus};
 use base::Clock;
 use lsm::{Disk, Executor};
@@ -16,7 +16,7 @@ const DISK_SHARE: u32 = 2;
 /// Says how this node is, with what only its owner sees.
 pub(crate) struct OwnReport {
     clock: Arc<dyn Clock>,
-    disk_room: Arc<DiskRoom>,
+    free_space: Arc<FreeSpace>,
     see_activity: OnceLock<SeeActivity>,
     see_status: OnceLock<SeeStatus>,
 }
@@ -31,7 +31,7 @@ impl OwnReport {
         executor: Arc<dyn Executor>,
     ) -> Self {
         Self {
-            disk_room: DiskRoom::new(disk, folder, Arc::clone(&clock), executor),
+            free_space: FreeSpace::new(disk, folder, Arc::clone(&clock), executor),
             clock,
             see_activity: OnceLock::new(),
             see_status: OnceLock::new(),
@@ -52,7 +52,7 @@ impl OwnReport {
 
     /// What the disk has left for the node, in bytes; `None` if it does not say so in time.
     pub(crate) async fn disk_free_bytes(&self) -> Option<u64> {
-        self.disk_room.free_bytes(EXAMINE_MAX / DISK_SHARE).await
+        self.free_space.free_bytes(EXAMINE_MAX / DISK_SHARE).await
     }
 
     /// How this node is, in time for `deadline` on the monotonic clock. `see` looks at the node,
@@ -63,7 +63,7 @@ impl OwnReport {
         see: impl FnOnce() -> (NodeSnapshot, Vec<Option<LinkStatus>>),
     ) -> NodeReport {
         let left = deadline.saturating_sub(self.clock.monotonic());
-        let free_bytes = self.disk_room.free_bytes(left / DISK_SHARE).await;
+        let free_bytes = self.free_space.free_bytes(left / DISK_SHARE).await;
         let (snapshot, links) = see();
         let see_activity = self.see_activity.get();
         let ClientActivity {

@@ -1,6 +1,6 @@
 //! What a node says of itself, with a disk in memory and jobs that run when a test runs them.
 
-use super::disk_room::DiskRoom;
+use super::free_space::FreeSpace;
 use super::*;
 use crate::config::NodeConfig;
 use crate::metric_families;
@@ -45,8 +45,8 @@ impl Machine {
         open_node(config, 1 << 20, disk, &self.clock, &self.executor)
     }
 
-    fn disk_room(&self) -> Arc<DiskRoom> {
-        DiskRoom::new(
+    fn free_space(&self) -> Arc<FreeSpace> {
+        FreeSpace::new(
             Arc::clone(&self.disk) as Arc<dyn Disk>,
             Path::new("/data").to_owned(),
             Arc::clone(&self.clock) as Arc<dyn Clock>,
@@ -58,32 +58,32 @@ impl Machine {
 #[tokio::test(start_paused = true)]
 async fn all_who_wait_for_the_disk_share_one_job_and_its_answer_for_a_second() {
     let machine = Machine::new(700);
-    let room = machine.disk_room();
+    let space = machine.free_space();
     let jobs = async { machine.executor.run_all_due() };
     let (first, second, jobs) =
-        tokio::join!(room.free_bytes(WAIT_MAX), room.free_bytes(WAIT_MAX), jobs);
+        tokio::join!(space.free_bytes(WAIT_MAX), space.free_bytes(WAIT_MAX), jobs);
     assert_eq!((first, second, jobs), (Some(700), Some(700), 1));
 
     machine.disk.set_capacity(600);
     machine.clock.advance(FRESH - Duration::from_millis(1));
-    assert_eq!(room.free_bytes(WAIT_MAX).await, Some(700));
+    assert_eq!(space.free_bytes(WAIT_MAX).await, Some(700));
     assert_eq!(machine.executor.run_all_due(), 0);
     machine.clock.advance(Duration::from_millis(1));
     let jobs = async { machine.executor.run_all_due() };
-    let asked = tokio::join!(room.free_bytes(WAIT_MAX), jobs);
+    let asked = tokio::join!(space.free_bytes(WAIT_MAX), jobs);
     assert_eq!(asked, (Some(600), 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_long_for_a_disk_that_hangs_and_it_is_asked_once() {
     let machine = Machine::new(700);
-    let room = machine.disk_room();
+    let space = machine.free_space();
     for _ in 0..3 {
-        assert_eq!(room.free_bytes(WAIT_MAX).await, None);
+        assert_eq!(space.free_bytes(WAIT_MAX).await, None);
     }
     // It answers after all.
     assert_eq!(machine.executor.run_all_due(), 1);
-    assert_eq!(room.free_bytes(WAIT_MAX).await, Some(700));
+    assert_eq!(space.free_bytes(WAIT_MAX).await, Some(700));
 }
 
 #[tokio::test(start_paused = true)]

@@ -217,7 +217,7 @@ async fn a_value_is_answered_with_the_bound_that_held_when_it_was_read() {
     for (entry, named) in [(Some(version(70)), 60), (Some(tombstone), 80), (None, 80)] {
         let read = KeyRead {
             entry: entry.clone(),
-            share: None,
+            reservation: None,
             before: BeforeRead {
                 forgotten: at(60),
                 receives_below: Timestamp::ZERO,
@@ -273,7 +273,7 @@ async fn what_was_read_before_a_store_was_filled_does_not_count_afterwards() {
     for (ms, counts) in [(79, false), (80, true)] {
         let read = KeyRead {
             entry: Some(version(ms)),
-            share: None,
+            reservation: None,
             before: BeforeRead {
                 forgotten: at(80),
                 receives_below: at(80),

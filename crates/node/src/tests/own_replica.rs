@@ -351,7 +351,7 @@ async fn neither_acks_nor_reads_of_a_store_that_is_no_voter_count() {
     // A read that was under way when the store lost its replica state.
     let found = Completion::Read(Ok(KeyRead {
         entry: Some(entry),
-        share: None,
+        reservation: None,
         before: BeforeRead::default(),
     }));
     assert_eq!(own.answer_of(b"k", Some(found)).0, learner);

@@ -1,10 +1,10 @@
 //! Assembles long values that arrive in pieces.
 //!
 //! The length of a long value arrives before its first byte, so the value takes its memory once,
-//! from the node's budget. If the budget is exhausted, the pieces are already on their way: the
+//! from the node's quota. If the quota is exhausted, the pieces are already on their way: the
 //! node discards them as they arrive, and answers the request as overloaded.
 //!
-//! A value that is longer than the whole budget gets memory beside it, one value at a time: nodes
+//! A value that is longer than the whole quota gets memory beside it, one value at a time: nodes
 //! may have different bounds for values, and a store may hold values from before its bound was
 //! lowered.
 //!
@@ -27,7 +27,7 @@ pub(crate) const LONG_VALUES_MAX: usize = 4;
 
 /// The incoming long values of a connection. `T` is what the caller keeps with each.
 pub(crate) struct Assembler<T> {
-    budget: Arc<Quota>,
+    quota: Arc<Quota>,
     values: SmallVec<[PartialValue<T>; LONG_VALUES_MAX]>,
 }
 
@@ -42,22 +42,22 @@ struct PartialValue<T> {
     missing_bytes: usize,
     /// The key, and the value as far as it has arrived; empty if it is thrown away.
     data: Vec<u8>,
-    share: Option<Reservation>,
+    reservation: Option<Reservation>,
 }
 
 /// A long value that is complete.
 pub(crate) struct Assembled<T> {
     /// What the caller kept with it.
     pub(crate) context: T,
-    /// The entry and its share of the budget; `None` if there was no room.
+    /// The entry and its reservation; `None` if there was no room.
     pub(crate) entry: Option<(Entry, Reservation)>,
 }
 
 impl<T> Assembler<T> {
     /// An assembler without values.
-    pub(crate) fn new(budget: Arc<Quota>) -> Self {
+    pub(crate) fn new(quota: Arc<Quota>) -> Self {
         Self {
-            budget,
+            quota,
             values: SmallVec::new(),
         }
     }
@@ -116,9 +116,9 @@ impl<T> Assembler<T> {
         if self.values.iter().any(|value| value.call == frame.call) {
             return Err(frame.malformed("a second value for one call"));
         }
-        let share = self.budget.try_reserve_oversized(head.value_bytes).ok();
+        let reservation = self.quota.try_reserve_oversized(head.value_bytes).ok();
         let mut data = Vec::new();
-        if share.is_some() {
+        if reservation.is_some() {
             data.reserve_exact(head.key.len() + head.value_bytes);
             data.extend_from_slice(head.key);
         }
@@ -131,7 +131,7 @@ impl<T> Assembler<T> {
             key_bytes: head.key.len(),
             missing_bytes: head.value_bytes,
             data,
-            share,
+            reservation,
         });
         Ok(())
     }
@@ -157,7 +157,7 @@ impl<T> Assembler<T> {
             return Err(frame.malformed("a piece of the wrong size"));
         }
         value.missing_bytes -= piece.len();
-        if value.share.is_some() {
+        if value.reservation.is_some() {
             value.data.extend_from_slice(piece);
         }
         if value.missing_bytes > 0 {
@@ -165,10 +165,10 @@ impl<T> Assembler<T> {
         }
         let value = self.values.swap_remove(index);
         let (key_bytes, timestamp) = (value.key_bytes, value.timestamp);
-        let entry = value.share.map(|share| {
+        let entry = value.reservation.map(|reservation| {
             let entry =
                 Entry::value_in(value.data, key_bytes, timestamp, value.expiry, value.copies);
-            (entry, share)
+            (entry, reservation)
         });
         Ok(Some(Assembled {
             context: value.context,

@@ -54,8 +54,8 @@ pub(crate) struct LongMessage {
     pub(crate) entry: Entry,
     /// The trace that it is part of, if the other side is to know.
     pub(crate) trace: Option<TraceId>,
-    /// The value's share of the budget, until it is sent.
-    pub(crate) _share: Option<Reservation>,
+    /// The value's reservation, until it is sent.
+    pub(crate) _reservation: Option<Reservation>,
 }
 
 /// Why a long value is sent.
@@ -258,7 +258,7 @@ impl Outgoing {
 
     /// Drops everything, because the connection has ended.
     pub(crate) fn clear(&self) {
-        // The shares of the budget are returned outside of the borrow.
+        // Reservations are returned outside of the borrow.
         let queue = std::mem::take(&mut *self.queue.borrow_mut());
         drop(queue);
         self.is_blocked.set(false);

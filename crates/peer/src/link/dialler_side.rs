@@ -116,7 +116,7 @@ impl<'a> DiallerSide<'a> {
         let environment = &link.environment;
         let mut heartbeat = tokio::time::interval(HEARTBEAT);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let budget = environment.incoming.clone();
+        let quota = environment.incoming.clone();
         Self {
             link,
             failure_detector: FailureDetector::new(environment.clock.monotonic()),
@@ -129,7 +129,7 @@ impl<'a> DiallerSide<'a> {
             named: None,
             named_apart: None,
             has_answered: false,
-            answers: Assembler::new(budget),
+            answers: Assembler::new(quota),
         }
     }
 
@@ -290,7 +290,7 @@ impl Side for DiallerSide<'_> {
             Message::Piece(piece) => {
                 if let Some(assembled) = self.answers.piece(frame, piece)? {
                     // From here on the request that waits for the value counts its bytes.
-                    let entry = assembled.entry.map(|(entry, _share)| entry);
+                    let entry = assembled.entry.map(|(entry, _reservation)| entry);
                     let (kind, answer) = assembled.context.with(entry);
                     self.answer(frame, kind, answer, now)?;
                 }

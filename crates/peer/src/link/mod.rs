@@ -244,7 +244,7 @@ impl Link {
                     deadline,
                     entry,
                     trace,
-                    _share: None,
+                    _reservation: None,
                 });
             }
             PeerRequest::Write(entry) if self.has(MANY) => {
@@ -261,7 +261,7 @@ impl Link {
                     deadline,
                     entry,
                     trace,
-                    _share: None,
+                    _reservation: None,
                 });
             }
             PeerRequest::Repair { by, entry } => {
@@ -289,7 +289,7 @@ impl Link {
                     deadline,
                     entry,
                     trace,
-                    _share: None,
+                    _reservation: None,
                 });
             }
             PeerRequest::Mend { pass, entry } => {

@@ -208,14 +208,14 @@ impl<R: RequestHandler> AcceptorSide<R> {
         negotiated: NegotiatedProtocol,
         start: StartWatch,
     ) -> Self {
-        let budget = &environment.incoming;
+        let quota = &environment.incoming;
         let replies = Rc::<ReplyChannel>::default();
         replies.knows_forgetting.set(negotiated.has(FORGETTING));
         replies.takes_many.set(negotiated.has(MANY));
         Self {
             replies,
             handler,
-            writes: Assembler::new(budget.clone()),
+            writes: Assembler::new(quota.clone()),
             environment: environment.clone(),
             trace: Cell::new(None),
             negotiated,
@@ -236,10 +236,10 @@ impl<R: RequestHandler> AcceptorSide<R> {
         request: PeerRequest,
         call: u64,
         deadline: Duration,
-        share: Option<Reservation>,
+        reservation: Option<Reservation>,
     ) {
         let trace = self.take_trace(call);
-        self.serve_in_trace(request, call, deadline, share, trace, None);
+        self.serve_in_trace(request, call, deadline, reservation, trace, None);
     }
 
     /// Serves a request that is part of `trace`. The peer holds the version `held`, which it
@@ -249,14 +249,14 @@ impl<R: RequestHandler> AcceptorSide<R> {
         request: PeerRequest,
         call: u64,
         deadline: Duration,
-        share: Option<Reservation>,
+        reservation: Option<Reservation>,
         trace: Option<TraceId>,
         held: Option<HeldVersion>,
     ) {
         if self.may_only_fill() && !request.is_of_sweep() {
             return self.miss(call, Miss::Refused);
         }
-        match self.replies.reply_to(call, deadline, share, trace) {
+        match self.replies.reply_to(call, deadline, reservation, trace) {
             Some(reply) => self.handler.serve(request, reply.unless_same(held)),
             None => self.miss(call, Miss::Overloaded),
         }
@@ -436,10 +436,17 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
                 Some(Assembled { entry: None, .. }) => self.miss(call, Miss::Overloaded),
                 Some(Assembled {
                     context: write,
-                    entry: Some((entry, share)),
+                    entry: Some((entry, reservation)),
                 }) => {
-                    let (request, share) = (write.request(entry), Some(share));
-                    self.serve_in_trace(request, call, write.deadline, share, write.trace, None);
+                    let (request, reservation) = (write.request(entry), Some(reservation));
+                    self.serve_in_trace(
+                        request,
+                        call,
+                        write.deadline,
+                        reservation,
+                        write.trace,
+                        None,
+                    );
                 }
             },
             Message::Examine { remaining } => {

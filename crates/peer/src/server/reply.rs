@@ -19,8 +19,8 @@ pub struct Reply {
     channel: Rc<ReplyChannel>,
     call: u64,
     deadline: Duration,
-    /// The request's share of the budget, until it is answered.
-    _share: Option<Reservation>,
+    /// The request's reservation, until it is answered.
+    _reservation: Option<Reservation>,
     /// The trace that the request is part of.
     trace: Option<TraceId>,
     /// Called once it is answered.
@@ -56,13 +56,13 @@ impl Reply {
         self.send_holding(answer, None);
     }
 
-    /// Sends an answer whose value takes `share` of a budget until it is written.
-    pub fn send_holding(mut self, answer: PeerAnswer, share: Option<Reservation>) {
+    /// Sends an answer whose value takes `reservation` of a quota until it is written.
+    pub fn send_holding(mut self, answer: PeerAnswer, reservation: Option<Reservation>) {
         self.is_sent = true;
         let channel = &self.channel;
         match &self.held {
             Some(held) if is_found(&answer, held) => channel.answer_same(self.call, &answer),
-            _ => channel.answer(self.call, answer, self.deadline, share),
+            _ => channel.answer(self.call, answer, self.deadline, reservation),
         }
     }
 
@@ -115,14 +115,14 @@ pub(crate) struct ReplyChannel {
 }
 
 impl ReplyChannel {
-    /// The reply to the request with the number `call`; `share` is what the
-    /// request takes of a budget, `trace` what it is part of. `None` if too many requests
+    /// The reply to the request with the number `call`; `reservation` is what the
+    /// request takes of a quota, `trace` what it is part of. `None` if too many requests
     /// are in flight.
     pub(crate) fn reply_to(
         self: &Rc<Self>,
         call: u64,
         deadline: Duration,
-        share: Option<Reservation>,
+        reservation: Option<Reservation>,
         trace: Option<TraceId>,
     ) -> Option<Reply> {
         let in_flight = self.in_flight.get();
@@ -134,7 +134,7 @@ impl ReplyChannel {
             channel: Rc::clone(self),
             call,
             deadline,
-            _share: share,
+            _reservation: reservation,
             trace,
             on_answer: None,
             held: None,
@@ -169,11 +169,11 @@ impl ReplyChannel {
         call: u64,
         answer: PeerAnswer,
         deadline: Duration,
-        share: Option<Reservation>,
+        reservation: Option<Reservation>,
     ) {
         self.in_flight.set(self.in_flight.get() - 1);
         if !self.is_closed.get() {
-            self.send_answer(call, answer, deadline, share);
+            self.send_answer(call, answer, deadline, reservation);
         }
     }
 
@@ -182,7 +182,7 @@ impl ReplyChannel {
         call: u64,
         answer: PeerAnswer,
         deadline: Duration,
-        share: Option<Reservation>,
+        reservation: Option<Reservation>,
     ) {
         let outgoing = &self.outgoing;
         match answer {
@@ -192,11 +192,11 @@ impl ReplyChannel {
             } if message::is_long(&entry) => {
                 // Later answers overtake it, so it is named apart.
                 let named = self.knows_forgetting.get().then_some(named);
-                self.send_long(call, entry, named, deadline, share);
+                self.send_long(call, entry, named, deadline, reservation);
             }
             PeerAnswer::FoundBehind { entry, named } => {
                 self.name(named);
-                self.send_answer(call, PeerAnswer::Found(entry), deadline, share);
+                self.send_answer(call, PeerAnswer::Found(entry), deadline, reservation);
             }
             PeerAnswer::Stored { newer_version } if self.takes_many.get() => {
                 outgoing.push_newer_version(call, newer_version);
@@ -206,7 +206,7 @@ impl ReplyChannel {
             }
             PeerAnswer::Found(None) => outgoing.push(|out| message::put_absent(out, call)),
             PeerAnswer::Found(Some(entry)) if message::is_long(&entry) => {
-                self.send_long(call, entry, None, deadline, share);
+                self.send_long(call, entry, None, deadline, reservation);
             }
             PeerAnswer::Found(Some(entry)) if !outgoing.has_room_for(&entry) => {
                 outgoing.push(|out| message::put_missed(out, call, Miss::Overloaded));
@@ -215,7 +215,7 @@ impl ReplyChannel {
                 outgoing.push(|out| message::put_found(out, call, &entry));
             }
             PeerAnswer::Pulled(run) => self.send_run(call, &run, deadline),
-            PeerAnswer::Paged(page) => self.send_page(call, &page, deadline, share),
+            PeerAnswer::Paged(page) => self.send_page(call, &page, deadline, reservation),
             PeerAnswer::Examined(report) => {
                 outgoing.push(|out| message::put_examined(out, call, &report));
             }
@@ -238,7 +238,7 @@ impl ReplyChannel {
         entry: Entry,
         named: Option<NamedBounds>,
         deadline: Duration,
-        share: Option<Reservation>,
+        reservation: Option<Reservation>,
     ) {
         let outgoing = &self.outgoing;
         if !outgoing.has_room_for(&entry) {
@@ -250,7 +250,7 @@ impl ReplyChannel {
             deadline,
             entry,
             trace: None,
-            _share: share,
+            _reservation: reservation,
         });
     }
 
@@ -259,7 +259,7 @@ impl ReplyChannel {
         call: u64,
         page: &EncodedPage,
         deadline: Duration,
-        share: Option<Reservation>,
+        reservation: Option<Reservation>,
     ) {
         let outgoing = &self.outgoing;
         let (flags, entry) = (page.flags(), page.as_entry());
@@ -276,7 +276,7 @@ impl ReplyChannel {
             deadline,
             entry,
             trace: None,
-            _share: share,
+            _reservation: reservation,
         });
     }
 
@@ -308,7 +308,7 @@ impl ReplyChannel {
             deadline,
             entry,
             trace: None,
-            _share: None,
+            _reservation: None,
         });
     }
 }

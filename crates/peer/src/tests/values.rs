@@ -94,8 +94,8 @@ async fn a_long_value_without_room_in_the_budget_is_answered_as_overloaded() {
         asker.start();
         let replica = Rc::<TestReplica>::default();
         let mut environment = TestNode::named("replica").environment(90_000);
-        let budget = Quota::new(3 * PIECE_BYTES);
-        environment.incoming = budget.clone();
+        let quota = Quota::new(3 * PIECE_BYTES);
+        environment.incoming = quota.clone();
         let stream = Box::new(asker.arrivals.recv().await.unwrap());
         tokio::task::spawn_local(serve(
             stream,
@@ -112,13 +112,13 @@ async fn a_long_value_without_room_in_the_budget_is_answered_as_overloaded() {
         assert_eq!(asker.answers.next().await, (2, overloaded));
         let (_, reply) = replica.next().await;
         assert!(
-            budget.try_reserve(2 * PIECE_BYTES).is_err(),
-            "the value takes its share until the request is answered"
+            quota.try_reserve(2 * PIECE_BYTES).is_err(),
+            "the value takes its reservation until the request is answered"
         );
         reply.send(PeerAnswer::Stored {
             newer_version: NewerVersion::None,
         });
-        assert!(budget.try_reserve(2 * PIECE_BYTES).is_ok());
+        assert!(quota.try_reserve(2 * PIECE_BYTES).is_ok());
         asker.answers.next().await;
     })
     .await;

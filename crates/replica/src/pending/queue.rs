@@ -42,8 +42,8 @@ pub enum Completion {
 pub struct KeyRead {
     /// The version.
     pub entry: Option<Entry>,
-    /// The share of memory of a long value.
-    pub share: Option<Reservation>,
+    /// The reservation of memory for a long value.
+    pub reservation: Option<Reservation>,
     /// What held for the store before the read.
     pub before: BeforeRead,
 }

@@ -30,9 +30,9 @@ pub enum Read {
     Key {
         /// The key.
         key: Box<[u8]>,
-        /// A long value takes its share of it in the pool, so that the values whose answers
+        /// A long value takes its reservation of it in the pool, so that the values whose answers
         /// wait are bounded.
-        budget: Arc<Quota>,
+        quota: Arc<Quota>,
         /// What held for the store before the read.
         before: BeforeRead,
     },
@@ -40,7 +40,7 @@ pub enum Read {
     NewerVersion(PendingCheck),
     /// The next entries of a scan, up to this number of bytes. The entries may take the
     /// reservation; the read returns the rest of it. A value that is longer than any that clients
-    /// may send takes a share of the budget besides; without one it is left for a later read.
+    /// may send takes a reservation besides; without one it is left for a later read.
     Batch(Box<Scan>, usize, Reservation, Arc<Quota>),
     /// The next keys of a sum over a range. They are dropped once they are added, and the
     /// reservation stands for them until then.
@@ -185,36 +185,32 @@ impl ReadPool {
 
 fn read(engine: &Engine, job: ReadJob) {
     let completion = match job.read {
-        Read::Key {
-            key,
-            budget,
-            before,
-        } => Completion::Read(engine.get(&key).and_then(|entry| {
+        Read::Key { key, quota, before } => Completion::Read(engine.get(&key).and_then(|entry| {
             let value_bytes = entry.as_ref().map_or(0, |entry| entry.value_bytes().len());
-            match budget.try_reserve_for_value(value_bytes) {
-                Ok(share) => Ok(KeyRead {
+            match quota.try_reserve_for_value(value_bytes) {
+                Ok(reservation) => Ok(KeyRead {
                     entry,
-                    share,
+                    reservation,
                     before,
                 }),
                 Err(Refused) => Err(lsm::Error::Overloaded),
             }
         })),
         Read::NewerVersion(check) => Completion::Written(Ok(check.finish())),
-        Read::Batch(mut scan, bytes_max, mut reservation, budget) => {
+        Read::Batch(mut scan, bytes_max, mut reservation, quota) => {
             let mut entries = scan.next_batch(bytes_max);
             let entries_read = entries.as_deref().unwrap_or_default().iter();
             let bytes = entries_read.map(Entry::memory_bytes).sum();
-            let mut share = None;
+            let mut oversized = None;
             if bytes > reservation.amount() {
-                share = budget.try_reserve_oversized(bytes).ok();
+                oversized = quota.try_reserve_oversized(bytes).ok();
             }
-            if bytes > reservation.amount() && share.is_none() {
+            if bytes > reservation.amount() && oversized.is_none() {
                 scan.take_back();
                 entries = Err(lsm::Error::Overloaded);
             }
             reservation.shrink_to(bytes);
-            Completion::Scanned(scan, entries, (reservation, share))
+            Completion::Scanned(scan, entries, (reservation, oversized))
         }
         Read::Digest(mut digest, reservation) => {
             let is_complete = digest.step();
@@ -240,7 +236,7 @@ mod tests {
         ReadJob {
             read: Read::Key {
                 key: Box::from(*b"key"),
-                budget: Quota::new(0),
+                quota: Quota::new(0),
                 before: BeforeRead::default(),
             },
             completions: Arc::default(),

@@ -155,7 +155,7 @@ impl LocalReplica {
     pub fn read(&self, key: &[u8], address: u64) -> Result<(), Miss> {
         let read = Read::Key {
             key: Box::from(key),
-            budget: Arc::clone(&self.answers),
+            quota: Arc::clone(&self.answers),
             before: self.bounds.before_read(),
         };
         self.submit(read, address)
@@ -186,7 +186,7 @@ impl LocalReplica {
         let _in_time = tokio::time::timeout(patience, self.membership.settled()).await;
     }
 
-    /// What a completion is to the request that asked for `key`, and the share of
+    /// What a completion is to the request that asked for `key`, and the reservation of
     /// memory that a long value came with; `None` is the deadline. Where the store is no
     /// voter its acks and its reads are misses, because it may have lost what it once
     /// acknowledged.
@@ -202,7 +202,7 @@ impl LocalReplica {
                 .map(|()| (PeerAnswer::Stored { newer_version }, None)),
             Some(Completion::Read(Ok(read))) => self
                 .check_replica_state(key)
-                .map(|()| (self.found(read.entry, read.before), read.share)),
+                .map(|()| (self.found(read.entry, read.before), read.reservation)),
             Some(Completion::Written(Err(error)) | Completion::Read(Err(error))) => {
                 Err(self.miss_of(&error))
             }

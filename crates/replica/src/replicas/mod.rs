@@ -122,7 +122,7 @@ impl ReplicaSet {
     }
 
     /// What a completion is as the answer of the replica that was asked for `key`, and the
-    /// share of memory that a long value came with; `None` is the deadline.
+    /// reservation of memory that a long value came with; `None` is the deadline.
     pub fn answer_of(
         &self,
         key: &[u8],

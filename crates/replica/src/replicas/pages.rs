@@ -21,7 +21,7 @@ pub struct PageTelling {
     pub placement: Arc<Placement>,
     /// Peers' pages are read one at a time, because a batch of long values takes much memory.
     pub turns_of_peers: Arc<Quota>,
-    /// Peers' pages until they are sent, in bytes. Clients have a budget of their own, so no node
+    /// Peers' pages until they are sent, in bytes. Clients have a quota of their own, so no node
     /// waits for another one's clients.
     pub bytes_of_peers: Arc<Quota>,
 }
@@ -69,7 +69,7 @@ impl LocalReplica {
     /// Tells a page for a peer. What waits here is bounded by the bytes of such pages.
     pub fn page_for_peer(self: &Rc<Self>, request: PageRequest, reply: Reply) {
         let bytes = request.bytes.min(PAGE_BYTES_MAX) as usize;
-        let Ok(share) = self.telling.bytes_of_peers.try_reserve(bytes) else {
+        let Ok(reservation) = self.telling.bytes_of_peers.try_reserve(bytes) else {
             return reply.send(PeerAnswer::Missed(Miss::Overloaded));
         };
         let replica = Rc::clone(self);
@@ -79,7 +79,7 @@ impl LocalReplica {
             match told.await {
                 Ok(page) => {
                     let page = PeerAnswer::Paged(EncodedPage::of(&page));
-                    reply.send_holding(page, Some(share));
+                    reply.send_holding(page, Some(reservation));
                 }
                 Err(why) => reply.send(PeerAnswer::Missed(why)),
             }

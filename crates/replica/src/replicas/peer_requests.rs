@@ -91,8 +91,8 @@ impl LocalReplica {
     pub fn peek_for_peer(self: &Rc<Self>, key: &Bytes, reply: Reply) {
         let (replica, asked) = (Rc::clone(self), key.clone());
         let address = self.pending.handle(reply.deadline(), move |completion| {
-            let (answer, share) = replica.peeked(&asked, completion);
-            reply.send_holding(answer, share);
+            let (answer, reservation) = replica.peeked(&asked, completion);
+            reply.send_holding(answer, reservation);
         });
         if let Err(why) = self.read(key, address) {
             let missed = Completion::Peer(PeerAnswer::Missed(why));
@@ -113,8 +113,8 @@ impl LocalReplica {
         }
         let (replica, asked) = (Rc::clone(self), key.clone());
         let address = self.pending.handle(reply.deadline(), move |completion| {
-            let (answer, share) = replica.answer_of(&asked, completion);
-            reply.send_holding(answer, share);
+            let (answer, reservation) = replica.answer_of(&asked, completion);
+            reply.send_holding(answer, reservation);
         });
         if let Err(why) = self.read(key, address) {
             let missed = Completion::Peer(PeerAnswer::Missed(why));
@@ -132,7 +132,7 @@ impl LocalReplica {
             _ => 0,
         };
         match self.answers.try_reserve_for_value(value_bytes) {
-            Ok(share) => reply.send_holding(answer, share),
+            Ok(reservation) => reply.send_holding(answer, reservation),
             Err(Refused) => reply.send(PeerAnswer::Missed(Miss::Overloaded)),
         }
     }

@@ -270,7 +270,7 @@ impl LocalReplica {
         self.clock.monotonic().saturating_add(PEEK_MAX)
     }
 
-    /// The answer to a peek, whether or not the store counts, and the share of memory that a
+    /// The answer to a peek, whether or not the store counts, and the reservation of memory that a
     /// long value came with. Of a key that a damaged block may have held the store says nothing.
     pub(super) fn peeked(
         &self,
@@ -288,7 +288,7 @@ impl LocalReplica {
                     store: self.own_start,
                 };
                 let entry = read.entry;
-                (PeerAnswer::FoundBehind { entry, named }, read.share)
+                (PeerAnswer::FoundBehind { entry, named }, read.reservation)
             }
             Some(Completion::Read(Err(error))) => (PeerAnswer::Missed(self.miss_of(&error)), None),
             Some(Completion::Peer(answer)) => (answer, None),

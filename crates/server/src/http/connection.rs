@@ -65,7 +65,7 @@ enum End {
 /// Serves a connection, which is registered at its listener, until it ends.
 ///
 /// A panic in here is a bug that ends only this connection: tokio catches it, the
-/// panic hook logs it, and every guard that the request holds (its permit, its share
+/// panic hook logs it, and every guard that the request holds (its permit, its reservation
 /// of the memory, its place in the queue) frees what it took when it is dropped. State
 /// that connections share changes only in steps that cannot panic half way.
 pub(crate) async fn serve(

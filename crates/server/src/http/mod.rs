@@ -123,7 +123,9 @@ pub(crate) async fn answer(
         let headers = response.headers_mut();
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
         progress.linger();
-    } else if channel.is_head_room_wanted() || (listener.is_stopping() && !progress.is_upgraded()) {
+    } else if channel.is_head_reservation_wanted()
+        || (listener.is_stopping() && !progress.is_upgraded())
+    {
         // Only the end of the connection frees what hyper holds for a long head. And the
         // client of a node that stops learns that it has to send its next request elsewhere.
         let close = HeaderValue::from_static("close");

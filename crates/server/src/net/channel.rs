@@ -39,7 +39,7 @@ const SCAN_GATHERED_BYTES_MAX: usize = 64 << 10;
 /// size in any case.
 pub(crate) const HEAD_FREE_BYTES: usize = 8 << 10;
 
-/// By how many bytes at a time the share of a longer head grows.
+/// By how many bytes at a time the reservation of a longer head grows.
 const HEAD_STEP_BYTES: usize = 8 << 10;
 
 /// The size of hyper's buffer for what it reads. Hyper keeps it until the connection ends, and
@@ -86,9 +86,9 @@ pub(crate) struct Channel {
     buffers: Rc<Buffers>,
     /// Whether the node does not read the connection, after a refusal.
     is_paused: Cell<bool>,
-    /// The share of the longest head. It is kept until the connection ends, because
+    /// The reservation of the longest head. It is kept until the connection ends, because
     /// hyper keeps a buffer of that length until then.
-    head_share: RefCell<Option<Reservation>>,
+    head_reservation: RefCell<Option<Reservation>>,
     /// Whether a head was refused because the quota for long heads was used up.
     is_head_refused: Cell<bool>,
     unsent: UnsentAnswer,
@@ -104,7 +104,7 @@ impl Channel {
         progress: Rc<ConnectionProgress>,
     ) -> Rc<Self> {
         Rc::new(Self {
-            head_share: RefCell::default(),
+            head_reservation: RefCell::default(),
             is_head_refused: Cell::new(false),
             unsent: UnsentAnswer::new(Rc::clone(&buffers.unsent_answers)),
             wire: RefCell::new(wire),
@@ -178,8 +178,8 @@ impl Channel {
     }
 
     /// How many bytes may be read next. While a head is being received, it is as
-    /// many as the head's share covers.
-    fn room(&self, bytes_max: usize) -> Result<usize, Refused> {
+    /// many as the head's reservation covers.
+    fn readable_bytes(&self, bytes_max: usize) -> Result<usize, Refused> {
         match self.progress.head_bytes() {
             Some(bytes) if bytes >= HEAD_FREE_BYTES => {
                 self.cover_head(bytes + HEAD_STEP_BYTES)?;
@@ -195,23 +195,23 @@ impl Channel {
     /// [`Refused`] when the quota for long heads is used up.
     pub(crate) fn cover_head(&self, bytes: usize) -> Result<(), Refused> {
         let wanted = bytes.saturating_sub(HEAD_FREE_BYTES);
-        let mut share = self.head_share.borrow_mut();
-        let covered = share.as_ref().map_or(0, Reservation::amount);
+        let mut reservation = self.head_reservation.borrow_mut();
+        let covered = reservation.as_ref().map_or(0, Reservation::amount);
         if wanted <= covered {
             return Ok(());
         }
-        match &mut *share {
-            Some(share) => share.grow(wanted - covered),
+        match &mut *reservation {
+            Some(reservation) => reservation.grow(wanted - covered),
             None => {
-                *share = Some(self.buffers.heads.try_reserve(wanted)?);
+                *reservation = Some(self.buffers.heads.try_reserve(wanted)?);
                 Ok(())
             }
         }
     }
 
-    /// Whether other connections may need this connection's share for long heads.
-    pub(crate) fn is_head_room_wanted(&self) -> bool {
-        self.head_share.borrow().is_some() && self.buffers.heads.is_half_used()
+    /// Whether other connections may need this connection's reservation for long heads.
+    pub(crate) fn is_head_reservation_wanted(&self) -> bool {
+        self.head_reservation.borrow().is_some() && self.buffers.heads.is_half_used()
     }
 
     /// Whether a head was refused before all of it was received.
@@ -428,7 +428,7 @@ impl hyper::rt::Read for Socket {
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         std::task::ready!(self.0.poll_is_reading());
-        let Ok(bytes_max) = self.0.room(buffer.remaining()) else {
+        let Ok(bytes_max) = self.0.readable_bytes(buffer.remaining()) else {
             self.0.is_head_refused.set(true);
             return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
         };

@@ -203,7 +203,7 @@ impl<R: Request> RequestCell<R> {
         let is_over = is_decided && (request.is_done() || background.is_none());
         let ended = is_over.then(|| running.take());
         drop(running);
-        // Outside the borrow: a request owns a timestamp, and shares of memory.
+        // Outside the borrow: a request owns a timestamp, and reservations of memory.
         drop(ended);
         if wakes_client || reply.is_some() {
             self.notify_client(reply);

@@ -210,9 +210,9 @@ impl ClusterScan {
                 Told::Single(number, step) => (number, step),
             };
             match read.get_mut(number).and_then(Option::take) {
-                Some(Ok((entry, share))) => {
+                Some(Ok((entry, reservation))) => {
                     entries.extend(entry);
-                    values.extend(share);
+                    values.extend(reservation);
                 }
                 Some(Err(failure)) if failure.lacks_memory() && singles_read > 1 => {
                     // Other values of this batch may have it: what is left comes later, one at

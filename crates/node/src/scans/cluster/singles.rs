@@ -19,7 +19,7 @@ const READS_MAX: usize = 4;
 /// How long the scan waits before it reads a key again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What a key has: its entity, if it is live, and the share of memory of a long value.
+/// What a key has: its entity, if it is live, and the reservation of memory for a long value.
 type Single = (Option<Entry>, Option<Reservation>);
 
 /// The reads of a batch, which run side by side.
@@ -67,7 +67,7 @@ impl Singles {
         let patient_until = self.patient_until(is_alone);
         self.spawn(async move {
             match fetch(&coordinator, node, &item).await {
-                Some((entry, share)) => Ok((Some(entry), share)),
+                Some((entry, reservation)) => Ok((Some(entry), reservation)),
                 // It has changed meanwhile, the node is gone, or there was no memory.
                 None => read(&coordinator, item.entry.key(), replicas, patient_until).await,
             }
@@ -132,7 +132,7 @@ async fn read(
             Ok(found) => {
                 let now_unix_ms = coordinator.clock.unix_ms();
                 let live = found.entry.filter(|entry| entry.is_live(now_unix_ms));
-                return Ok((live, found.share));
+                return Ok((live, found.reservation));
             }
             Err(failure) if failure.lacks_memory() && now < patient_until => {
                 tokio::time::sleep(PAUSE).await;
@@ -154,7 +154,7 @@ async fn fetch(
 ) -> Option<(Entry, Option<Reservation>)> {
     let key = Bytes::copy_from_slice(item.entry.key());
     let deadline = coordinator.clock.monotonic() + coordinator.timeout;
-    let (answer, share) = coordinator.read_one(node, &key, deadline).await;
+    let (answer, reservation) = coordinator.read_one(node, &key, deadline).await;
     let (PeerAnswer::Found(Some(entry))
     | PeerAnswer::FoundBehind {
         entry: Some(entry), ..
@@ -162,8 +162,8 @@ async fn fetch(
     else {
         return None;
     };
-    let share = match share {
-        Some(share) => Some(share),
+    let reservation = match reservation {
+        Some(reservation) => Some(reservation),
         None => {
             let value_bytes = entry.value_bytes().len();
             coordinator
@@ -172,5 +172,5 @@ async fn fetch(
                 .ok()?
         }
     };
-    item.is_version_of(&entry).then_some((entry, share))
+    item.is_version_of(&entry).then_some((entry, reservation))
 }

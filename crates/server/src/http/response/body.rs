@@ -53,9 +53,11 @@ impl ResponseBody {
         Self::of(ResponseKind::Full(BodyChunk::new(bytes, Bytes::new())))
     }
 
-    /// These bytes, which keep `share` until they are written.
-    pub(crate) fn counted(bytes: Bytes, share: Option<Reservation>) -> Self {
-        let memory = share.map(|share| ChunkMemory::Value { _share: share });
+    /// These bytes, which keep `reservation` until they are written.
+    pub(crate) fn counted(bytes: Bytes, reservation: Option<Reservation>) -> Self {
+        let memory = reservation.map(|reservation| ChunkMemory::Value {
+            _reservation: reservation,
+        });
         let chunk = BodyChunk::new(bytes, Bytes::new()).counted(memory);
         Self::of(ResponseKind::Full(chunk))
     }

@@ -25,10 +25,10 @@ pub(crate) struct BodyChunk {
 /// which is free again when the last of them is written.
 pub(crate) enum ChunkMemory {
     /// A long value.
-    Value { _share: Reservation },
-    /// Answers to operations of a batch. The share is given back before the task learns.
+    Value { _reservation: Reservation },
+    /// Answers to operations of a batch. The reservation is given back before the task learns.
     Answers {
-        _share: Option<Reservation>,
+        _reservation: Option<Reservation>,
         _unwritten: UnwrittenAnswers,
     },
     /// A batch of a scan.

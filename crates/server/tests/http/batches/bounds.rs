@@ -129,7 +129,7 @@ fn a_batch_holds_half_of_the_permits_and_waits_for_them() {
     wait_for_metric(&node, "kvorum_requests_in_flight", "0.0");
 }
 
-/// The budget for answers is used up by one batch whose client does not read. Another one
+/// The quota for answers is used up by one batch whose client does not read. Another one
 /// goes on, one read at a time, also if its oldest operation became ready after others.
 #[test]
 fn a_batch_goes_on_while_another_holds_the_memory_for_answers() {
@@ -160,14 +160,14 @@ fn a_batch_goes_on_while_another_holds_the_memory_for_answers() {
     wait_for_metric(&node, name, "0.0");
 }
 
-/// The values of a batch that one budget cannot hold together are sent one after another,
+/// The values of a batch that one quota cannot hold together are sent one after another,
 /// however slowly the client reads.
 #[test]
 fn a_read_that_finds_no_memory_waits_until_the_answers_before_it_are_written() {
     // More than the system buffers, so that the node holds an answer until the client reads.
     const VALUE_BYTES: usize = 5 << 20;
     let mut config = config();
-    // The budget has room for one value of this length.
+    // The quota has room for one value of this length.
     config.node.value_bytes_max = 8 << 20;
     assert_eq!(config.memory_split().node.answers_bytes, 8 << 20);
     let node = start_with(config);

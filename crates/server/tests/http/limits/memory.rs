@@ -88,7 +88,7 @@ fn connections_with_long_heads_are_closed_when_others_need_the_room() {
     let half = split.heads_bytes / 2;
     let long = format!("x: {}\r\n", "x".repeat(24 << 10));
     let mut clients = Vec::new();
-    // Each keeps its connection and the memory of its head, until half of the budget
+    // Each keeps its connection and the memory of its head, until half of the quota
     // is in use.
     let closed = (0..half / (16 << 10) + 2).find_map(|_| {
         let mut client = Client::connect(&node);
@@ -153,7 +153,7 @@ fn answers_that_clients_do_not_read_are_bounded_and_the_oldest_is_cut_first() {
     assert_eq!(client.get("/v0/entity?id=a").status, 200);
 }
 
-/// Those of reads count in a budget of their own, and these nowhere else.
+/// Those of reads count in a quota of their own, and these nowhere else.
 #[test]
 fn answers_of_batches_that_clients_do_not_read_count() {
     const UNSENT: &str = "kvorum_unsent_bytes";

@@ -116,7 +116,7 @@ fn long_uploads_are_bounded_and_leave_room_for_short_ones() {
     let mut client = Client::connect(&node);
     let value = vec![b'v'; 64 << 10];
     assert_eq!(client.put("/v0/entity?id=a", &value).status, 201);
-    // A body of unknown length is refused when the budget stays used up.
+    // A body of unknown length is refused when the quota stays used up.
     let mut chunked = Client::connect(&node);
     chunked.send(
         "PUT /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n",

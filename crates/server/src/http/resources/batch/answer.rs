@@ -27,7 +27,7 @@ const WHOLE_BYTES_MAX: usize = 8 << 10;
 pub(super) enum OperationAnswer {
     /// A write is stored.
     Written(StatusCode, Timestamp),
-    /// A live value, and its share of the memory if it is long.
+    /// A live value, and its reservation of memory if it is long.
     Found(Entry, Option<Reservation>),
     /// The operation was refused or has failed; for a read with the version that it found.
     Problem(Option<Timestamp>, Problem),
@@ -51,7 +51,7 @@ impl OperationAnswer {
         }
     }
 
-    /// Whether it holds a value so long that it has a share of the memory.
+    /// Whether it holds a value so long that it has a reservation of memory.
     pub(super) fn is_long(&self) -> bool {
         matches!(self, Self::Found(_, Some(_)))
     }
@@ -70,7 +70,7 @@ impl OperationAnswer {
                 out.extend_from_slice(b",\"problem\":");
                 out.extend_from_slice(&problem.document());
             }
-            Self::Found(entry, share) => {
+            Self::Found(entry, reservation) => {
                 put_version(out, entry.timestamp());
                 if let Some(expires) = time_of(entry.expiry()) {
                     out.extend_from_slice(b",\"expires\":\"");
@@ -91,7 +91,7 @@ impl OperationAnswer {
                         head: Bytes::new(),
                         value_pieces: Some(pieces),
                     });
-                    return Some((chunk, share));
+                    return Some((chunk, reservation));
                 }
                 match text {
                     // Writing to memory cannot fail, and strings always have a JSON form.

@@ -54,25 +54,25 @@ impl AnswerWriter {
     /// room.
     pub(super) fn write(&mut self, window: &mut Window, cx: &Context<'_>) {
         let mut text = Vec::new();
-        let mut room: Option<Reservation> = None;
+        let mut of_text: Option<Reservation> = None;
         while self.output.has_room()
             && let Some((kind, answer, of_slot)) = window.pop_ended()
         {
-            if let Some((chunk, share)) = self.write_one(kind, answer, &mut text) {
-                self.flush(&mut text, &mut room, cx);
-                self.output.push(chunk, share.or(of_slot), cx);
+            if let Some((chunk, of_value)) = self.write_one(kind, answer, &mut text) {
+                self.flush(&mut text, &mut of_text, cx);
+                self.output.push(chunk, of_value.or(of_slot), cx);
                 continue;
             }
-            match (&mut room, of_slot) {
-                (Some(room), Some(of_slot)) => room.join(of_slot),
-                (room @ None, of_slot) => *room = of_slot,
+            match (&mut of_text, of_slot) {
+                (Some(of_text), Some(of_slot)) => of_text.join(of_slot),
+                (of_text @ None, of_slot) => *of_text = of_slot,
                 (Some(_), None) => {}
             }
             if text.len() >= CHUNK_BYTES {
-                self.flush(&mut text, &mut room, cx);
+                self.flush(&mut text, &mut of_text, cx);
             }
         }
-        self.flush(&mut text, &mut room, cx);
+        self.flush(&mut text, &mut of_text, cx);
     }
 
     /// Appends an answer to `text`, or gives the end of it as a chunk.
@@ -102,11 +102,11 @@ impl AnswerWriter {
         end
     }
 
-    fn flush(&self, text: &mut Vec<u8>, room: &mut Option<Reservation>, cx: &Context<'_>) {
+    fn flush(&self, text: &mut Vec<u8>, reservation: &mut Option<Reservation>, cx: &Context<'_>) {
         if text.is_empty() {
             return;
         }
         let chunk = BodyChunk::new(Bytes::from(std::mem::take(text)), Bytes::new());
-        self.output.push(chunk, room.take(), cx);
+        self.output.push(chunk, reservation.take(), cx);
     }
 }

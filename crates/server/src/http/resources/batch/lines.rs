@@ -25,7 +25,7 @@ pub(super) struct Line {
 /// What a line says.
 #[derive(Debug)]
 pub(super) enum LineText {
-    /// A whole line, and its share of the memory if it counts. If not, nothing of it may be
+    /// A whole line, and its reservation of memory if it counts. If not, nothing of it may be
     /// kept for long, because the piece in which it lies is kept with it.
     Whole(Bytes, Option<Reservation>),
     /// It is longer than any valid line.
@@ -39,11 +39,11 @@ pub(super) struct Lines {
     line_bytes_max: usize,
     /// What has arrived and was not looked at.
     piece: Bytes,
-    /// The share that covers `piece` and the pieces to come, of a body that is all here.
-    body_share: Option<Reservation>,
+    /// The reservation that covers `piece` and the pieces to come, of a body that is all here.
+    body_reservation: Option<Reservation>,
     /// The beginning of a line whose end has not arrived.
     partial: Vec<u8>,
-    partial_share: Option<Reservation>,
+    partial_reservation: Option<Reservation>,
     /// Why the rest of the present line is skipped.
     skipped: Option<LineText>,
     /// How long the present line is so far, where there is no room for that.
@@ -52,15 +52,15 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// No lines yet. A line may have up to `line_bytes_max` bytes; `body_share` covers a
+    /// No lines yet. A line may have up to `line_bytes_max` bytes; `body_reservation` covers a
     /// body that is all here.
-    pub(super) fn new(line_bytes_max: usize, body_share: Option<Reservation>) -> Self {
+    pub(super) fn new(line_bytes_max: usize, body_reservation: Option<Reservation>) -> Self {
         Self {
             line_bytes_max,
             piece: Bytes::new(),
-            body_share,
+            body_reservation,
             partial: Vec::new(),
-            partial_share: None,
+            partial_reservation: None,
             skipped: None,
             waits: None,
             number: 0,
@@ -75,7 +75,7 @@ impl Lines {
 
     /// Whether the memory of a line that is arriving counts.
     pub(super) fn is_counting(&self) -> bool {
-        self.partial_share.is_some()
+        self.partial_reservation.is_some()
     }
 
     /// How long the line is for which there is no room, as far as it has arrived. Until there is,
@@ -92,7 +92,11 @@ impl Lines {
     /// How much the line lacks for which there is no room.
     pub(super) fn lacking(&self, uploads: &Uploads) -> usize {
         let bytes = self.waits.unwrap_or_default();
-        uploads.lacking(self.partial_share.as_ref(), bytes, self.line_bytes_max)
+        uploads.lacking(
+            self.partial_reservation.as_ref(),
+            bytes,
+            self.line_bytes_max,
+        )
     }
 
     /// Refuses the line for which there is no room.
@@ -139,18 +143,21 @@ impl Lines {
     /// there is room.
     fn make_room(&mut self, part_bytes: usize, uploads: &Uploads) -> bool {
         let bytes = self.partial.len() + part_bytes;
-        let counts = self.body_share.is_none()
+        let counts = self.body_reservation.is_none()
             && self.skipped.is_none()
             && (FREE_BYTES + 1..=self.line_bytes_max).contains(&bytes);
-        let share = &mut self.partial_share;
-        let has_room = !counts || uploads.cover(share, bytes, self.line_bytes_max).is_ok();
+        let reservation = &mut self.partial_reservation;
+        let has_room = !counts
+            || uploads
+                .cover(reservation, bytes, self.line_bytes_max)
+                .is_ok();
         self.waits = (!has_room).then_some(bytes);
         has_room
     }
 
     /// Adds a part of a line whose end has not arrived, for which there is room.
     fn add(&mut self, part: &[u8]) {
-        let of_body = self.split_body_share(part.len());
+        let of_body = self.split_body_reservation(part.len());
         if self.skipped.is_some() {
             return;
         }
@@ -159,9 +166,9 @@ impl Lines {
             return self.skip(LineText::TooLong);
         }
         // The body counts already.
-        match (of_body, &mut self.partial_share) {
-            (Some(share), Some(whole)) => whole.join(share),
-            (Some(share), none) => *none = Some(share),
+        match (of_body, &mut self.partial_reservation) {
+            (Some(reservation), Some(whole)) => whole.join(reservation),
+            (Some(reservation), none) => *none = Some(reservation),
             (None, _) => {}
         }
         self.partial.extend_from_slice(part);
@@ -174,40 +181,40 @@ impl Lines {
         if self.partial.is_empty() && self.skipped.is_none() {
             let is_too_long = rest.len() > self.line_bytes_max;
             if !is_too_long && rest.trim_ascii().is_empty() {
-                // Its share stays: a line beside it may keep the block in which it lies.
+                // Its reservation stays: a line beside it may keep the block in which it lies.
                 return None;
             }
             // The line end counts, too.
-            let share = self.split_body_share(rest.len() + 1);
+            let reservation = self.split_body_reservation(rest.len() + 1);
             let text = if is_too_long {
                 // Also a line of nothing but spaces, which need not come in one piece.
                 LineText::TooLong
             } else {
-                LineText::Whole(rest, share)
+                LineText::Whole(rest, reservation)
             };
             return Some(Line { number, text });
         }
         self.add(&rest);
-        drop(self.split_body_share(1));
+        drop(self.split_body_reservation(1));
         if let Some(text) = self.skipped.take() {
             return Some(Line { number, text });
         }
         let line = Bytes::from(std::mem::take(&mut self.partial));
-        let share = self.partial_share.take();
+        let reservation = self.partial_reservation.take();
         let is_empty = line.trim_ascii().is_empty();
-        let text = LineText::Whole(line, share);
+        let text = LineText::Whole(line, reservation);
         (!is_empty).then_some(Line { number, text })
     }
 
     fn skip(&mut self, why: LineText) {
         self.partial = Vec::new();
-        self.partial_share = None;
+        self.partial_reservation = None;
         self.skipped = Some(why);
     }
 
-    fn split_body_share(&mut self, bytes: usize) -> Option<Reservation> {
-        let share = self.body_share.as_mut()?;
-        Some(share.split(bytes))
+    fn split_body_reservation(&mut self, bytes: usize) -> Option<Reservation> {
+        let reservation = self.body_reservation.as_mut()?;
+        Some(reservation.split(bytes))
     }
 }
 
@@ -342,10 +349,12 @@ mod tests {
     #[test]
     fn a_body_that_is_all_here_counts_once_and_is_freed_line_by_line() {
         let uploads = uploads(1 << 20);
-        let mut share = None;
+        let mut reservation = None;
         let body = [vec![b'x'; 300], b"\nabc\n".to_vec()].concat();
-        uploads.cover(&mut share, body.len(), body.len()).unwrap();
-        let mut lines = Lines::new(4 << 20, share);
+        uploads
+            .cover(&mut reservation, body.len(), body.len())
+            .unwrap();
+        let mut lines = Lines::new(4 << 20, reservation);
         let mut held = Vec::new();
         for piece in body.chunks(100) {
             lines.push(Bytes::copy_from_slice(piece));
@@ -364,10 +373,12 @@ mod tests {
     #[test]
     fn empty_lines_count_as_long_as_others_of_the_body_may_keep_their_blocks() {
         let uploads = uploads(1 << 20);
-        let mut share = None;
+        let mut reservation = None;
         let body = Bytes::from([&[b'\n'; 100][..], b"abc\n"].concat());
-        uploads.cover(&mut share, body.len(), body.len()).unwrap();
-        let mut lines = Lines::new(4 << 20, share);
+        uploads
+            .cover(&mut reservation, body.len(), body.len())
+            .unwrap();
+        let mut lines = Lines::new(4 << 20, reservation);
         lines.push(body);
         let line = lines.next(&uploads).unwrap();
         assert!(lines.next(&uploads).is_none() && lines.last().is_none());

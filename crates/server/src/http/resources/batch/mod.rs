@@ -81,7 +81,7 @@ pub(super) async fn answer(exchange: HttpExchange<'_>) -> Answer {
     } else {
         None
     };
-    let (input, share) = if is_chunked {
+    let (input, reservation) = if is_chunked {
         let mut first = VecDeque::new();
         if exchange.body.expects_continue() {
             // Only before the head of the answer can hyper tell the client to continue.
@@ -95,16 +95,24 @@ pub(super) async fn answer(exchange: HttpExchange<'_>) -> Answer {
         if exchange.body.is_announced_longer_than(BATCH_BODY_BYTES_MAX) {
             return Err(Problem::batch_too_long(BATCH_BODY_BYTES_MAX));
         }
-        let (blocks, share) = exchange
+        let (blocks, reservation) = exchange
             .body
             .read_blocks(listener.uploads(), progress)
             .await?;
-        (Input::new(blocks, None), share)
+        (Input::new(blocks, None), reservation)
     };
     let uncounted = stream.is_none().then(|| Rc::clone(progress));
     let output = Rc::new(Output::new(stream));
     let caller = LastingCaller::of(&exchange);
-    let batch = Batch::new(listener, progress, caller, replicas, input, share, &output);
+    let batch = Batch::new(
+        listener,
+        progress,
+        caller,
+        replicas,
+        input,
+        reservation,
+        &output,
+    );
     let task = tokio::task::spawn_local(batch.run());
     let mut stream = AnswerStream::new(output, task, Rc::clone(listener), uncounted);
     if !is_chunked {

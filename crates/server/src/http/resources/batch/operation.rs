@@ -69,9 +69,9 @@ pub(super) enum TextMemory {
 }
 
 impl TextMemory {
-    /// Where that of an operation lies whose line has this share.
-    pub(super) fn of(share: Option<&Reservation>) -> Self {
-        match share {
+    /// Where that of an operation lies whose line has this reservation.
+    pub(super) fn of(reservation: Option<&Reservation>) -> Self {
+        match reservation {
             Some(_) => Self::Line,
             None => Self::Own,
         }

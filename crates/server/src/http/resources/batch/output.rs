@@ -64,15 +64,20 @@ impl Output {
         self.unwritten.bytes() == 0
     }
 
-    /// Adds a chunk of the task of `cx`, which keeps `share` until it is written.
-    pub(super) fn push(&self, chunk: BodyChunk, share: Option<Reservation>, cx: &Context<'_>) {
+    /// Adds a chunk of the task of `cx`, which keeps `reservation` until it is written.
+    pub(super) fn push(
+        &self,
+        chunk: BodyChunk,
+        reservation: Option<Reservation>,
+        cx: &Context<'_>,
+    ) {
         let bytes = chunk.remaining();
-        // The share of a short value covers the value, and not the text around it.
-        let counted = share.as_ref().map_or(0, Reservation::amount);
+        // The reservation of a short value covers the value, and not the text around it.
+        let counted = reservation.as_ref().map_or(0, Reservation::amount);
         let uncounted = chunk.held_bytes().saturating_sub(counted);
         let unwritten = UnwrittenAnswers::new(&self.unwritten, bytes, uncounted, cx.waker());
         let memory = ChunkMemory::Answers {
-            _share: share,
+            _reservation: reservation,
             _unwritten: unwritten,
         };
         let chunk = chunk.counted(Some(memory));
@@ -262,9 +267,9 @@ mod tests {
         let output = Output::new(None);
         let cx = Context::from_waker(Waker::noop());
         for (covered, uncounted) in [(0, 1000), (1, 1999), (99, 2900)] {
-            let mut share = memory.try_reserve(100).unwrap();
-            share.shrink_to(covered);
-            output.push(chunk(1000), Some(share), &cx);
+            let mut reservation = memory.try_reserve(100).unwrap();
+            reservation.shrink_to(covered);
+            output.push(chunk(1000), Some(reservation), &cx);
             assert_eq!(output.unwritten.uncounted_bytes(), uncounted);
         }
         while output.next().is_some() {}

@@ -84,14 +84,14 @@ impl Drop for EndOnDrop {
 }
 
 impl Batch {
-    /// A batch that leaves its answers in `output`. `share` covers a body that is all here.
+    /// A batch that leaves its answers in `output`. `reservation` covers a body that is all here.
     pub(super) fn new(
         listener: &Rc<Listener>,
         progress: &Rc<ConnectionProgress>,
         caller: LastingCaller,
         replicas: Replicas,
         input: Input,
-        share: Option<Reservation>,
+        reservation: Option<Reservation>,
         output: &Rc<Output>,
     ) -> Self {
         let value_bytes_max = listener.value_bytes_max();
@@ -103,7 +103,7 @@ impl Batch {
             caller,
             replicas,
             input,
-            lines: Lines::new(line_bytes_max, share),
+            lines: Lines::new(line_bytes_max, reservation),
             line_bytes_max,
             window: Window::new(listener.batch_windows()),
             key_order: KeyOrder::default(),
@@ -205,8 +205,8 @@ impl Batch {
 
     /// Adds a line to the window.
     fn take_line(&mut self, line: Line) {
-        let (text, share) = match line.text {
-            LineText::Whole(text, share) => (text, share),
+        let (text, reservation) = match line.text {
+            LineText::Whole(text, reservation) => (text, reservation),
             LineText::TooLong => {
                 let problem = Problem::line_too_long(line.number, self.line_bytes_max);
                 return self.refuse_line(problem);
@@ -214,7 +214,7 @@ impl Batch {
             LineText::Refused => return self.refuse_line(Problem::overloaded()),
         };
         let value_bytes_max = self.listener.value_bytes_max();
-        let memory = TextMemory::of(share.as_ref());
+        let memory = TextMemory::of(reservation.as_ref());
         let operation = match Operation::read(&text, value_bytes_max, memory) {
             Ok(operation) => operation,
             Err(LineError::ValueTooLong) => {
@@ -239,7 +239,7 @@ impl Batch {
             let now = self.listener.clock().monotonic();
             Box::new(OperationTimes::new(line.number, &operation.key, now))
         });
-        let mut slot = Slot::of(operation, key, text.len(), share);
+        let mut slot = Slot::of(operation, key, text.len(), reservation);
         slot.times = times;
         self.window.push(slot);
     }
@@ -331,18 +331,18 @@ impl Batch {
             return true;
         };
         if slot.kind == OperationKind::Get {
-            slot.room = self
+            slot.answer_reservation = self
                 .listener
                 .batch_answers()
                 .try_reserve(LONG_VALUE_BYTES)
                 .ok();
             // Only one value at a time has none, so the answers before it go first.
-            if slot.room.is_none() && !(is_oldest && is_all_written) {
+            if slot.answer_reservation.is_none() && !(is_oldest && is_all_written) {
                 return false;
             }
             self.reads += 1;
         }
-        let Some((operation, share)) = slot.run() else {
+        let Some((operation, reservation)) = slot.run() else {
             return true;
         };
         let watch = slot.times.as_mut().map(|times| {
@@ -362,7 +362,7 @@ impl Batch {
             Action::Delete => operations.write(number, key, Change::Delete, None, terms),
             Action::Put { value, expires } => {
                 let change = Change::Put { value, expires };
-                operations.write(number, key, change, share, terms);
+                operations.write(number, key, change, reservation, terms);
             }
         }
         true
@@ -449,7 +449,7 @@ impl Batch {
             }
             Ended::Read(Ok(found)) => match found.entry {
                 Some(entry) if self.listener.is_live(&entry) => {
-                    OperationAnswer::Found(entry, found.share)
+                    OperationAnswer::Found(entry, found.reservation)
                 }
                 entry => {
                     let version = entry.map(|entry| entry.timestamp());

@@ -24,10 +24,10 @@ const OPERATIONS_MAX: usize = 512;
 /// How many bytes those that have not ended may write; a single one may write more.
 const WRITTEN_BYTES_MAX: usize = 1 << 20;
 
-/// How much a window holds without a share.
+/// How much a window holds without a reservation.
 pub(super) const FREE_BYTES: usize = 16 << 10;
 
-/// By how many bytes at a time its share grows.
+/// By how many bytes at a time its reservation grows.
 const STEP_BYTES: usize = 64 << 10;
 
 /// What an operation takes beside its line.
@@ -46,8 +46,8 @@ pub(super) struct Slot {
     pub(super) key: Option<KeyHash>,
     /// How far it is.
     state: SlotState,
-    /// The room for the value of a read.
-    pub(super) room: Option<Reservation>,
+    /// The reservation for the value of a read.
+    pub(super) answer_reservation: Option<Reservation>,
     /// Where its time goes, until it has ended, if anyone asks for it.
     pub(super) times: Option<Box<OperationTimes>>,
     /// Whether it is a read that has run, and runs again for lack of memory.
@@ -83,24 +83,25 @@ enum SlotState {
 }
 
 impl Slot {
-    /// An operation from a line of so many bytes. `share` counts the line, unless it is short.
+    /// An operation from a line of so many bytes. `reservation` counts the line, unless it is
+    /// short.
     pub(super) fn of(
         operation: Operation,
         key: KeyHash,
         line_bytes: usize,
-        share: Option<Reservation>,
+        reservation: Option<Reservation>,
     ) -> Self {
-        let line_bytes = if share.is_some() { 0 } else { line_bytes };
+        let line_bytes = if reservation.is_some() { 0 } else { line_bytes };
         Self {
             kind: operation.kind(),
             key: Some(key),
-            room: None,
+            answer_reservation: None,
             times: None,
             is_repeated: false,
             waits_until: None,
             written_bytes: operation.written_bytes(),
             held_bytes: SLOT_BYTES + line_bytes,
-            state: SlotState::Waiting(operation, share),
+            state: SlotState::Waiting(operation, reservation),
         }
     }
 
@@ -110,7 +111,7 @@ impl Slot {
             kind: OperationKind::None,
             key: None,
             state: SlotState::Ended(answer),
-            room: None,
+            answer_reservation: None,
             times: None,
             is_repeated: false,
             waits_until: None,
@@ -119,25 +120,26 @@ impl Slot {
         }
     }
 
-    /// Lets it run: gives the operation and the share of its line, if it waits. A put holds
+    /// Lets it run: gives the operation and the reservation of its line, if it waits. A put holds
     /// both while it runs. The others hold their key alone.
     pub(super) fn run(&mut self) -> Option<(Operation, Option<Reservation>)> {
         if !matches!(self.state, SlotState::Waiting(..)) {
             return None;
         }
         let running = SlotState::Running(Bytes::new());
-        let SlotState::Waiting(mut operation, share) = std::mem::replace(&mut self.state, running)
+        let SlotState::Waiting(mut operation, reservation) =
+            std::mem::replace(&mut self.state, running)
         else {
             return None;
         };
-        if self.kind != OperationKind::Put && share.is_some() {
-            // A part of the line would keep it, and its share ends here.
+        if self.kind != OperationKind::Put && reservation.is_some() {
+            // A part of the line would keep it, and its reservation ends here.
             operation.key = Bytes::copy_from_slice(&operation.key);
         }
         if self.kind == OperationKind::Get {
             self.state = SlotState::Running(operation.key.clone());
         }
-        Some((operation, share))
+        Some((operation, reservation))
     }
 
     /// Has a read run again later. Returns whether it does.
@@ -147,7 +149,7 @@ impl Slot {
         };
         self.state = SlotState::Repeated(std::mem::take(key));
         self.is_repeated = true;
-        self.room = None;
+        self.answer_reservation = None;
         true
     }
 
@@ -161,7 +163,7 @@ impl Slot {
         self.held_bytes += key.len();
         self.state = SlotState::Repeated(key);
         self.is_repeated = true;
-        self.room = None;
+        self.answer_reservation = None;
         true
     }
 
@@ -187,7 +189,7 @@ pub(super) struct Window {
     held_bytes: usize,
     /// What all windows of the node may hold beyond what is free for each.
     memory: Arc<Quota>,
-    share: Option<Reservation>,
+    reservation: Option<Reservation>,
 }
 
 impl Window {
@@ -200,7 +202,7 @@ impl Window {
             written_bytes: 0,
             held_bytes: 0,
             memory: Arc::clone(memory),
-            share: None,
+            reservation: None,
         }
     }
 
@@ -212,14 +214,14 @@ impl Window {
     }
 
     fn has_memory(&mut self) -> bool {
-        let covered = self.share.as_ref().map_or(0, Reservation::amount);
+        let covered = self.reservation.as_ref().map_or(0, Reservation::amount);
         let lacking = (self.held_bytes + 1).saturating_sub(FREE_BYTES + covered);
         if lacking == 0 {
             return true;
         }
         let wanted = lacking.next_multiple_of(STEP_BYTES);
-        match &mut self.share {
-            Some(share) => share.grow(wanted).is_ok(),
+        match &mut self.reservation {
+            Some(reservation) => reservation.grow(wanted).is_ok(),
             none => {
                 *none = self.memory.try_reserve(wanted).ok();
                 none.is_some()
@@ -251,16 +253,16 @@ impl Window {
 
     /// An operation.
     pub(super) fn get(&self, number: u64) -> Option<&Slot> {
-        self.slots.get(self.place(number)?)
+        self.slots.get(self.index_of(number)?)
     }
 
     /// The same, to be changed.
     pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut Slot> {
-        let place = self.place(number)?;
-        self.slots.get_mut(place)
+        let index = self.index_of(number)?;
+        self.slots.get_mut(index)
     }
 
-    fn place(&self, number: u64) -> Option<usize> {
+    fn index_of(&self, number: u64) -> Option<usize> {
         usize::try_from(number.checked_sub(self.first)?).ok()
     }
 
@@ -296,24 +298,24 @@ impl Window {
         now: Duration,
         waits_until: Duration,
     ) -> Option<Repeat> {
-        let place = self.place(number)?;
-        let has_run_again = self.slots.get(place)?.is_repeated;
-        let repeat = if !has_run_again || self.give_up_values_behind(place) {
+        let index = self.index_of(number)?;
+        let has_run_again = self.slots.get(index)?.is_repeated;
+        let repeat = if !has_run_again || self.give_up_values_behind(index) {
             Repeat::Soon
         } else {
             Repeat::AfterPause
         };
-        let slot = self.slots.get_mut(place)?;
+        let slot = self.slots.get_mut(index)?;
         if repeat == Repeat::AfterPause && *slot.waits_until.get_or_insert(waits_until) <= now {
             return None;
         }
         slot.repeat_later().then_some(repeat)
     }
 
-    /// Gives up the long values behind a place. Returns whether there were any.
-    fn give_up_values_behind(&mut self, place: usize) -> bool {
+    /// Gives up the long values behind an index. Returns whether there were any.
+    fn give_up_values_behind(&mut self, index: usize) -> bool {
         let mut were_any = false;
-        for slot in self.slots.range_mut(place + 1..) {
+        for slot in self.slots.range_mut(index + 1..) {
             let held_before = slot.held_bytes;
             were_any |= slot.give_up_value();
             self.held_bytes += slot.held_bytes - held_before;
@@ -327,16 +329,17 @@ impl Window {
         self.slots.front_mut().is_some_and(Slot::repeat_now)
     }
 
-    /// Notes the answer to an operation. Its line is given up, and its room but for the value.
+    /// Notes the answer to an operation. Its line is given up, and its reservation but for the
+    /// value.
     pub(super) fn end(&mut self, number: u64, answer: OperationAnswer) {
         let Some(slot) = self.get_mut(number) else {
             return;
         };
-        if let Some(room) = &mut slot.room {
+        if let Some(reservation) = &mut slot.answer_reservation {
             let value_bytes = answer.value_bytes();
-            // A long value has a share of its own.
+            // A long value has a reservation of its own.
             let is_long = value_bytes > LONG_VALUE_BYTES;
-            room.shrink_to(if is_long { 0 } else { value_bytes });
+            reservation.shrink_to(if is_long { 0 } else { value_bytes });
         }
         slot.state = SlotState::Ended(answer);
         let written_bytes = std::mem::take(&mut slot.written_bytes);
@@ -350,7 +353,7 @@ impl Window {
         self.turns_ended.pop()
     }
 
-    /// Takes the oldest operation if it has ended: what it is, its answer, and the room of
+    /// Takes the oldest operation if it has ended: what it is, its answer, and the reservation of
     /// its value.
     pub(super) fn pop_ended(
         &mut self,
@@ -363,11 +366,11 @@ impl Window {
         self.turns_ended.extend(slot.key);
         self.held_bytes -= slot.held_bytes;
         if self.held_bytes <= FREE_BYTES {
-            self.share = None;
+            self.reservation = None;
             self.slots.shrink_to(SLOTS_KEPT);
         }
         match slot.state {
-            SlotState::Ended(answer) => Some((slot.kind, answer, slot.room)),
+            SlotState::Ended(answer) => Some((slot.kind, answer, slot.answer_reservation)),
             _ => None,
         }
     }
@@ -380,9 +383,9 @@ mod tests {
     use hyper::StatusCode;
     use std::time::Duration;
 
-    fn slot(line_bytes: usize, share: Option<Reservation>) -> Slot {
+    fn slot(line_bytes: usize, reservation: Option<Reservation>) -> Slot {
         let operation = Operation::get(Bytes::from_static(b"k"));
-        Slot::of(operation, KeyHash::of(b"k"), line_bytes, share)
+        Slot::of(operation, KeyHash::of(b"k"), line_bytes, reservation)
     }
 
     fn answer() -> OperationAnswer {
@@ -408,7 +411,7 @@ mod tests {
         let with_all = (FREE_BYTES + 2 * STEP_BYTES).div_ceil(SLOT_BYTES + (1 << 10));
         assert_eq!(counts, [with_all, free, free, free]);
         assert_eq!(memory.used(), memory.max());
-        // The lines of what has ended go, and with the last answers the share.
+        // The lines of what has ended go, and with the last answers the reservation.
         for number in 0..with_all as u64 {
             windows[0].end(number, answer());
         }
@@ -432,18 +435,18 @@ mod tests {
         assert_eq!(count, FREE_BYTES / SLOT_BYTES);
     }
 
-    /// The share of a line ends when its read runs, so the read must not keep the line.
+    /// The reservation of a line ends when its read runs, so the read must not keep the line.
     #[test]
     fn a_read_that_runs_keeps_its_key_alone() {
         let uploads = Quota::new(1 << 20);
         let line = Bytes::from(vec![b'k'; 10_000]);
         let operation = Operation::get(line.slice(..1));
-        let share = uploads.try_reserve(line.len()).ok();
+        let reservation = uploads.try_reserve(line.len()).ok();
         let times = OperationTimes::new(1, &operation.key, Duration::ZERO);
-        let mut read = Slot::of(operation, KeyHash::of(b"k"), line.len(), share);
+        let mut read = Slot::of(operation, KeyHash::of(b"k"), line.len(), reservation);
         read.times = Some(Box::new(times));
-        let (operation, share) = read.run().unwrap();
-        drop(share);
+        let (operation, reservation) = read.run().unwrap();
+        drop(reservation);
         assert!(line.is_unique() && operation.key == "k");
         assert!(read.repeat_later() && read.repeat_now());
         let (operation, _) = read.run().unwrap();
@@ -451,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_is_answered_in_its_place() {
+    fn an_operation_is_answered_in_its_turn() {
         let mut window = Window::new(&Quota::new(0));
         window.push(slot(10, None));
         window.push(Slot::refused(answer()));

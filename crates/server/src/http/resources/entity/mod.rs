@@ -67,7 +67,7 @@ async fn get(mut exchange: HttpExchange<'_>, parameters: EntityParameters) -> An
         } else if tag.is_named_by_if_none_match(headers) {
             exchange.response(StatusCode::NOT_MODIFIED, ResponseBody::empty())
         } else {
-            value_response(&mut exchange, &entry, found.share)
+            value_response(&mut exchange, &entry, found.reservation)
         };
         response.headers_mut().insert(ETAG, tag.header());
         set_expires(response.headers_mut(), entry.expiry());
@@ -173,13 +173,13 @@ async fn delete(mut exchange: HttpExchange<'_>, parameters: EntityParameters) ->
 fn value_response(
     exchange: &mut HttpExchange<'_>,
     entry: &Entry,
-    share: Option<Reservation>,
+    reservation: Option<Reservation>,
 ) -> Response<ResponseBody> {
     let verb = exchange.verb;
     let value: Bytes = entry.value_handle();
     let bytes = value.len();
-    let share = share.filter(|_| verb == Verb::Get);
-    let body = ResponseBody::counted(value, share);
+    let reservation = reservation.filter(|_| verb == Verb::Get);
+    let body = ResponseBody::counted(value, reservation);
     let mut response = exchange.response(StatusCode::OK, body);
     let headers = response.headers_mut();
     headers.insert(

@@ -182,9 +182,9 @@ fn a_value_has_the_bound_of_the_node() {
 #[test]
 fn text_without_escapes_is_copied_from_a_line_that_does_not_count() {
     let line = Bytes::from_static(br#"{"op":"put","key":"abc","value":"value"}"#);
-    let share = Quota::new(1).try_reserve(1).ok();
-    for (share, is_in_line) in [(share.as_ref(), true), (None, false)] {
-        let memory = TextMemory::of(share);
+    let reservation = Quota::new(1).try_reserve(1).ok();
+    for (reservation, is_in_line) in [(reservation.as_ref(), true), (None, false)] {
+        let memory = TextMemory::of(reservation);
         let operation = read_from(&line, memory).unwrap();
         let Action::Put { value, .. } = operation.action else {
             panic!("a put");

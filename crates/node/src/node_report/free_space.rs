@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 /// Asks the disk what it has left: by one job of [`JobClass::Owner`] at a time, whose answer all
 /// who wait get, and those who come within [`FRESH`].
-pub(super) struct DiskRoom {
+pub(super) struct FreeSpace {
     disk: Arc<dyn Disk>,
     folder: PathBuf,
     clock: Arc<dyn Clock>,
@@ -29,7 +29,7 @@ struct State {
     waiting: Vec<oneshot::Sender<Option<u64>>>,
 }
 
-impl DiskRoom {
+impl FreeSpace {
     pub(super) fn new(
         disk: Arc<dyn Disk>,
         folder: PathBuf,
@@ -61,8 +61,8 @@ impl DiskRoom {
             let (sender, answer) = oneshot::channel();
             state.waiting.push(sender);
             if !std::mem::replace(&mut state.is_asked, true) {
-                let room = Arc::clone(self);
-                let job = Box::new(move || room.ask());
+                let space = Arc::clone(self);
+                let job = Box::new(move || space.ask());
                 self.executor.spawn(JobClass::Owner, Duration::ZERO, job);
             }
             answer

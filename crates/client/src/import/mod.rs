@@ -166,12 +166,12 @@ async fn dispatch(
         let section = section.map_err(ImportError::from)?;
         let units = (section.bytes() / UNIT_BYTES + 1).min(units_max);
         let units = u32::try_from(units).unwrap_or(u32::MAX);
-        let places = (
+        let permits = (
             Arc::clone(&open_sections).acquire_owned().await,
             Arc::clone(&open_bytes).acquire_many_owned(units).await,
         );
         // The semaphores are never closed.
-        let (Ok(section_place), Ok(bytes_place)) = places else {
+        let (Ok(section_permit), Ok(bytes_permit)) = permits else {
             return Ok(());
         };
         let parts = section.parts.iter().filter(|part| !part.is_empty()).count();
@@ -179,7 +179,7 @@ async fn dispatch(
             parts,
             section.end,
             &section.failures,
-            (section_place, bytes_place),
+            (section_permit, bytes_permit),
         );
         for (shard, operations) in shards.iter().zip(section.parts) {
             if operations.is_empty() {

@@ -10,7 +10,7 @@ use tokio::sync::OwnedSemaphorePermit;
 const FAILURES_MAX: usize = 1000;
 
 /// What a section holds while it is under way.
-pub(super) type Places = (OwnedSemaphorePermit, OwnedSemaphorePermit);
+pub(super) type Permits = (OwnedSemaphorePermit, OwnedSemaphorePermit);
 
 /// The sections that are under way.
 pub(super) struct Tracker(Mutex<State>);
@@ -42,7 +42,7 @@ struct OpenSection {
     passed_over: u64,
     end: Position,
     /// Given up when the section is done.
-    places: Option<Places>,
+    permits: Option<Permits>,
 }
 
 impl Tracker {
@@ -64,7 +64,7 @@ impl Tracker {
         parts: usize,
         end: Position,
         failures: &[LineFailure],
-        places: Places,
+        permits: Permits,
     ) -> u64 {
         let mut state = self.lock();
         for failure in failures {
@@ -75,7 +75,7 @@ impl Tracker {
             parts_left: parts,
             passed_over: failures.len() as u64,
             end,
-            places: Some(places),
+            permits: Some(permits),
         });
         state.advance();
         number
@@ -139,7 +139,7 @@ impl State {
     fn advance(&mut self) {
         for section in &mut self.open {
             if section.parts_left == 0 {
-                section.places = None;
+                section.permits = None;
             }
         }
         while let Some(section) = self.open.front().filter(|section| section.parts_left == 0) {
@@ -168,9 +168,9 @@ mod tests {
         }
     }
 
-    fn places(semaphore: &Arc<Semaphore>) -> Places {
-        let place = || Arc::clone(semaphore).try_acquire_owned().unwrap();
-        (place(), place())
+    fn permits(semaphore: &Arc<Semaphore>) -> Permits {
+        let permit = || Arc::clone(semaphore).try_acquire_owned().unwrap();
+        (permit(), permit())
     }
 
     #[test]
@@ -181,8 +181,13 @@ mod tests {
             line: 7,
             problem: "p".to_owned(),
         };
-        let one = tracker.open(2, at(5), &[], places(&semaphore));
-        let two = tracker.open(1, at(9), std::slice::from_ref(&failure), places(&semaphore));
+        let one = tracker.open(2, at(5), &[], permits(&semaphore));
+        let two = tracker.open(
+            1,
+            at(9),
+            std::slice::from_ref(&failure),
+            permits(&semaphore),
+        );
         let position = || {
             let position = tracker.take_news().progress.position;
             (position.lines, position.passed_over)
@@ -191,12 +196,12 @@ mod tests {
         assert_eq!(position(), (0, 0));
         tracker.part_done(one, 2, Vec::new());
         assert_eq!(position(), (0, 0));
-        // A section that is done gives its places up, wherever it stands.
+        // A section that is done gives its permits up, wherever it stands.
         assert_eq!(semaphore.available_permits(), 4);
         tracker.part_done(one, 2, vec![failure]);
         assert_eq!(position(), (9, 2));
         // A section of empty lines is done at once.
-        tracker.open(0, at(10), &[], places(&semaphore));
+        tracker.open(0, at(10), &[], permits(&semaphore));
         assert_eq!(position(), (10, 2));
         assert_eq!(semaphore.available_permits(), 6);
         assert_eq!(tracker.take_news().progress.stored, 7);

@@ -137,15 +137,15 @@ impl DevConsole {
             reach: self.reach.clone(),
             supervisors,
         };
-        let mut places = Places::default();
+        let mut connections = Connections::default();
         loop {
             tokio::select! {
                 biased;
-                () = places.free_one() => {}
-                accepted = self.listener.accept(), if places.has_room() => match accepted {
+                () = connections.end_of_one() => {}
+                accepted = self.listener.accept(), if connections.may_begin() => match accepted {
                     Ok((stream, _)) => {
                         let cluster = cluster.clone();
-                        places.take(|has_token| async move {
+                        connections.begin(|has_token| async move {
                             serve_one(stream, &cluster, &has_token).await;
                         });
                     }
@@ -159,49 +159,54 @@ impl DevConsole {
 
 /// The connections that are under way.
 #[derive(Default)]
-struct Places {
+struct Connections {
     under_way: JoinSet<()>,
     /// Those that had not shown the token when last looked at, oldest first.
-    strangers: VecDeque<Stranger>,
+    unauthenticated: VecDeque<Unauthenticated>,
 }
 
 /// A connection that may be shed.
-struct Stranger {
+struct Unauthenticated {
     task: AbortHandle,
     /// Whether it has shown the token.
     has_token: Arc<AtomicBool>,
 }
 
-impl Stranger {
-    fn gives_way(&self) -> bool {
+impl Unauthenticated {
+    fn may_be_shed(&self) -> bool {
         !self.task.is_finished() && !self.has_token.load(Ordering::Relaxed)
     }
 }
 
-impl Places {
+impl Connections {
     /// Whether another connection may begin.
-    fn has_room(&self) -> bool {
-        self.under_way.len() < REQUESTS_MAX || self.strangers.iter().any(Stranger::gives_way)
+    fn may_begin(&self) -> bool {
+        self.under_way.len() < REQUESTS_MAX
+            || self
+                .unauthenticated
+                .iter()
+                .any(Unauthenticated::may_be_shed)
     }
 
     /// Begins a connection, which sets its flag once it has shown the token.
-    fn take<F: Future<Output = ()> + Send + 'static>(
+    fn begin<F: Future<Output = ()> + Send + 'static>(
         &mut self,
         serve: impl FnOnce(Arc<AtomicBool>) -> F,
     ) {
-        self.strangers.retain(Stranger::gives_way);
+        self.unauthenticated.retain(Unauthenticated::may_be_shed);
         if self.under_way.len() >= REQUESTS_MAX
-            && let Some(oldest) = self.strangers.pop_front()
+            && let Some(oldest) = self.unauthenticated.pop_front()
         {
             oldest.task.abort();
         }
         let has_token = Arc::new(AtomicBool::new(false));
         let task = self.under_way.spawn(serve(Arc::clone(&has_token)));
-        self.strangers.push_back(Stranger { task, has_token });
+        self.unauthenticated
+            .push_back(Unauthenticated { task, has_token });
     }
 
     /// Waits until a connection has ended; forever if there is none.
-    async fn free_one(&mut self) {
+    async fn end_of_one(&mut self) {
         if self.under_way.join_next().await.is_none() {
             std::future::pending::<()>().await;
         }
@@ -370,35 +375,35 @@ mod tests {
     use super::*;
 
     /// Begins a connection that lasts until it is aborted; `has_token` says what it shows.
-    fn begin(places: &mut Places, has_token: bool) -> AbortHandle {
-        places.take(|flag| async move {
+    fn begin(connections: &mut Connections, has_token: bool) -> AbortHandle {
+        connections.begin(|flag| async move {
             flag.store(has_token, Ordering::Relaxed);
             std::future::pending::<()>().await;
         });
-        places.strangers.back().unwrap().task.clone()
+        connections.unauthenticated.back().unwrap().task.clone()
     }
 
     #[tokio::test]
-    async fn the_oldest_without_the_token_gives_way_and_none_that_has_it() {
-        let mut places = Places::default();
-        let owner = begin(&mut places, true);
-        let strangers: Vec<_> = (1..REQUESTS_MAX)
-            .map(|_| begin(&mut places, false))
+    async fn the_oldest_without_the_token_is_shed_and_none_that_has_it() {
+        let mut connections = Connections::default();
+        let owner = begin(&mut connections, true);
+        let unauthenticated: Vec<_> = (1..REQUESTS_MAX)
+            .map(|_| begin(&mut connections, false))
             .collect();
         tokio::task::yield_now().await;
-        assert!(places.has_room(), "strangers are shed");
-        for stranger in strangers {
-            begin(&mut places, true);
+        assert!(connections.may_begin(), "unauthenticated ones are shed");
+        for connection in unauthenticated {
+            begin(&mut connections, true);
             tokio::task::yield_now().await;
-            assert!(stranger.is_finished());
-            places.free_one().await;
+            assert!(connection.is_finished());
+            connections.end_of_one().await;
         }
         tokio::task::yield_now().await;
-        assert_eq!(places.under_way.len(), REQUESTS_MAX);
-        assert!(!places.has_room(), "nobody is left who gives way");
+        assert_eq!(connections.under_way.len(), REQUESTS_MAX);
+        assert!(!connections.may_begin(), "none is left that may be shed");
         assert!(!owner.is_finished());
         owner.abort();
-        places.free_one().await;
-        assert!(places.has_room());
+        connections.end_of_one().await;
+        assert!(connections.may_begin());
     }
 }

@@ -8,7 +8,7 @@
 //! timer of its own:
 //!
 //! - A connection waits for at least one whole tick.
-//! - Then as many connections resume as there are permits and places in the queue for them.
+//! - Then as many connections resume as there are permits and room in the queue for them.
 //! - While there are none, a few resume at each tick, which bounds what refusing
 //!   them again costs.
 //! - Each resumes after [`PAUSE_TICKS_MAX`] in any case. That is the time that

@@ -193,7 +193,7 @@ function limitsSection(metrics) {
     ["Waiting requests", "kvorum_requests_queued", "kvorum_requests_queued_max", count],
     ["Waiting reads", "kvorum_reads_queued", "kvorum_reads_queued_max", count],
     ["Connections", "kvorum_connections", "kvorum_connections_max", count],
-    ["Ranges", "kvorum_scans", "kvorum_scans_max", count],
+    ["Scans", "kvorum_scans", "kvorum_scans_max", count],
     ["Uploads", "kvorum_upload_bytes", "kvorum_upload_max_bytes", bytes],
     ["Long answers", "kvorum_answer_bytes", "kvorum_answer_max_bytes", bytes],
     ["Requests of other nodes", "kvorum_peer_request_bytes", "kvorum_peer_request_max_bytes", bytes],

@@ -148,7 +148,7 @@ fn a_count_is_one_number() {
         ("start=z&count=only", 0),
         ("start=b&end=a&count=only", 0),
     ] {
-        // It holds the only place of a scan until it is answered.
+        // It holds the only permit for a scan until it is answered.
         wait_for_metric(&node, "kvorum_scans", "0.0");
         let target = format!("/v0/entities?{query}");
         let reply = client.request("GET", &target, NDJSON, b"");

@@ -146,7 +146,7 @@ fn a_digest_counts_as_a_scan_and_covers_many_steps() {
     assert_eq!(digest.status, 200, "{}", digest.text());
     assert_eq!(digest.json()["count"], 24);
     assert_eq!(digest.json()["bytes"], 24 * (3 + (1 << 20)));
-    // A scan that is not read holds the only place.
+    // A scan that is not read holds the only permit.
     let mut reader = Client::connect(&node);
     reader.send("GET /v0/entities?start=k HTTP/1.1\r\nhost: localhost\r\n\r\n");
     wait_for_metric(&node, "kvorum_scans", "1.0");

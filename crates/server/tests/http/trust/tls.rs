@@ -161,7 +161,7 @@ fn a_stop_answers_the_requests_behind_handshakes_that_have_begun() {
     let authority = Authority::new();
     for round in 0..4 {
         let mut config = with_tls(&authority, false);
-        // So that no handshake gives way to another.
+        // So that no handshake is shed for another.
         config.set_memory_bytes(4 << 30);
         let node = Arc::new(start_with(config));
         let client = authority.client(None);

@@ -134,7 +134,7 @@ impl World {
             self.carry_out_read(operation, &actions);
         } else {
             let mut actions = WriteActions::new();
-            let entry = self.stamped(operation);
+            let entry = self.new_entry(operation);
             let down = self.known_down();
             let down_reason =
                 |replica: ReplicaIndex| down[replica.as_usize()].then_some(Miss::Refused);
@@ -236,7 +236,7 @@ impl World {
     }
 
     /// The entry of a write with its coordinator's next timestamp.
-    fn stamped(&mut self, operation: usize) -> Entry {
+    fn new_entry(&mut self, operation: usize) -> Entry {
         let Operation {
             coordinator,
             asked,
@@ -367,14 +367,14 @@ impl World {
         self.node(ReplicaIndex::new(coordinator))
             .clock
             .observe(above);
-        let stamped = self.stamped(operation);
+        let newer = self.new_entry(operation);
         let down = self.known_down();
         let mut actions = WriteActions::new();
         if let Machine::Write { write, entry } = &mut self.machines[operation] {
             let down_reason =
                 |replica: ReplicaIndex| down[replica.as_usize()].then_some(Miss::Refused);
-            write.pushed(stamped.timestamp(), down_reason, &mut actions);
-            *entry = stamped;
+            write.pushed(newer.timestamp(), down_reason, &mut actions);
+            *entry = newer;
         }
         self.carry_out_write(operation, &actions);
     }

@@ -59,7 +59,7 @@ pub(super) fn run(options: &StatusOptions) -> Result<(), Failure> {
         let has_colors = io::stdout().is_terminal() && env::var_os("NO_COLOR").is_none();
         print(&text(&screen::lines(&overview), has_colors))?;
     }
-    verdict(&overview.advice, options.json)
+    fail_on_advice(&overview.advice, options.json)
 }
 
 /// Asks the first node that answers for all of them.
@@ -115,7 +115,7 @@ fn text(lines: &[Line], has_colors: bool) -> String {
 }
 
 /// Fails if there is anything to do, so that a script need not read it.
-fn verdict(advice: &[Advice], is_json: bool) -> Result<(), Failure> {
+fn fail_on_advice(advice: &[Advice], is_json: bool) -> Result<(), Failure> {
     let to_do = advice
         .iter()
         .filter(|advice| advice.severity != Severity::Note);
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_status_with_advice_is_a_failure() {
-        assert_eq!(verdict(&[], false), Ok(()));
+        assert_eq!(fail_on_advice(&[], false), Ok(()));
         let advice = [Severity::Note, Severity::Bad, Severity::Warn].map(|severity| Advice {
             severity,
             node: None,
@@ -210,16 +210,16 @@ mod tests {
             runbook: String::new(),
         });
         assert_eq!(
-            verdict(&advice[..1], false),
+            fail_on_advice(&advice[..1], false),
             Ok(()),
             "nothing is to be done"
         );
-        let one = verdict(&advice[..2], true).unwrap_err();
+        let one = fail_on_advice(&advice[..2], true).unwrap_err();
         assert_eq!(
             one,
             Failure::failed("something needs attention: see `advice`")
         );
-        let two = verdict(&advice, false).unwrap_err();
+        let two = fail_on_advice(&advice, false).unwrap_err();
         assert_eq!(two.code(), 1);
         assert_eq!(two.line(), "2 things need attention: see each line with !");
     }

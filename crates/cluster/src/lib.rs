@@ -8,7 +8,7 @@
 //!   which clocks to trust, [`TimestampReservation`] how far ahead to reserve timestamps.
 //! - [`Confirmation`] says whether a store is a voter, [`PossibleLoss`] which writes a lost one may
 //!   have taken with it.
-//! - [`forgetting`] says when tombstones may go.
+//! - [`forgetting`] says when tombstones may go; [`repair`] is to say it instead, as two machines.
 //! - [`HintLimits`] says which hints to drop.
 //! - [`Members`] is the list of all nodes, a [`NodeId`] an index into it, and a
 //!   [`NodeUrl`] the address of a node.
@@ -20,6 +20,7 @@ mod hint_limits;
 mod members;
 pub mod pages;
 mod placement;
+pub mod repair;
 mod replica_state;
 mod replicas;
 pub mod sweep;

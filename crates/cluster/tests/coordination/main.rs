@@ -19,6 +19,7 @@ mod model;
 mod node;
 mod promises;
 mod read;
+mod repair;
 mod scan;
 mod script;
 mod world;

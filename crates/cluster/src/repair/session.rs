@@ -1,0 +1,467 @@
+//! The coordinator's side of a repair session.
+
+use super::{SessionAnswer, SessionRequest, Token};
+use crate::NodeId;
+use crate::sweep::Pair;
+use base::Timestamp;
+use std::collections::BTreeSet;
+
+/// How often the nodes compare a range at most. Each time settles what the one before has moved,
+/// and a version moves no further than from a holder to its replicas, and from those to all that
+/// have an older one.
+const ROUNDS_MAX: u8 = 4;
+
+/// A session, as its coordinator leads it.
+///
+/// It asks all nodes at the same time, and goes on once all have answered or were missed. A node
+/// that was missed takes no further part in this attempt; none of its pairs is equal then.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Session {
+    pub(super) token: Token,
+    /// By node number.
+    pub(super) nodes: Vec<Node>,
+    pub(super) phase: Phase,
+    /// What all nodes have closed, and the GC threshold may rise to; [`Timestamp::ZERO`] if it
+    /// cannot.
+    pub(super) below: Timestamp,
+    /// The range that is compared.
+    pub(super) range: u32,
+    /// How often it was compared.
+    pub(super) round: u8,
+    /// Whether something from below was moved when it was last compared.
+    pub(super) has_moved: bool,
+    /// The pairs that are to be compared in this round.
+    pub(super) comparing: BTreeSet<Pair>,
+    /// The pairs of which some range was not made equal.
+    pub(super) unequal: BTreeSet<Pair>,
+}
+
+/// How far a session has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Phase {
+    Begin,
+    Close,
+    /// A range is over, and the caller says what comes next.
+    Between,
+    Open,
+    Compare,
+    Sync,
+    Finish,
+    Over,
+}
+
+/// What a session knows of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Node {
+    pub(super) takes_part: bool,
+    pub(super) is_asked: bool,
+    /// What it has answered to the first request, and whether it still stands by that.
+    pub(super) gc_threshold: Timestamp,
+    pub(super) closed: Timestamp,
+    pub(super) latest: Timestamp,
+    pub(super) may_raise: bool,
+}
+
+impl Node {
+    const UP: Self = Self {
+        takes_part: true,
+        is_asked: false,
+        gc_threshold: Timestamp::ZERO,
+        closed: Timestamp::ZERO,
+        latest: Timestamp::ZERO,
+        may_raise: false,
+    };
+}
+
+/// What a session has shown up to a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Shown {
+    /// What all nodes have closed; [`Timestamp::ZERO`] if the session raises nothing.
+    pub below: Timestamp,
+    /// The pairs that are not equal.
+    pub unequal: BTreeSet<Pair>,
+}
+
+/// What happens in a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionEvent {
+    /// A node has answered.
+    Answered {
+        /// The node.
+        node: NodeId,
+        /// Its answer.
+        answer: SessionAnswer,
+    },
+    /// A node has not answered in time, or does not do as asked.
+    Missed {
+        /// The node.
+        node: NodeId,
+    },
+    /// Two nodes were compared in the range.
+    Compared {
+        /// The nodes.
+        pair: Pair,
+        /// How they came out of it.
+        outcome: Compared,
+    },
+    /// What comes next, once a range is over.
+    Next(Next),
+}
+
+/// How two nodes came out of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compared {
+    /// They are equal, and nothing from below the closed timestamp was moved.
+    Equal,
+    /// They are equal now.
+    Moved,
+    /// They may differ.
+    Unequal,
+}
+
+/// What the caller decides between two ranges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// There is another range.
+    Range,
+    /// A checkpoint is due.
+    Checkpoint,
+    /// All ranges were compared.
+    Finish,
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionAction {
+    /// Ask a node.
+    Ask {
+        /// The node.
+        node: NodeId,
+        /// What for.
+        request: SessionRequest,
+    },
+    /// Have two nodes compare the range.
+    Compare(Pair),
+    /// Say what comes next.
+    Decide,
+    /// Store a checkpoint, then say what comes next.
+    Checkpoint,
+    /// Another session has begun: begin no other one until that is over. If it is the same session,
+    /// a store has lost something since: begin another one.
+    Preempted {
+        /// Its token.
+        by: Token,
+    },
+    /// The session is over.
+    End {
+        /// What the GC threshold has risen to; [`Timestamp::ZERO`] if it has not.
+        gc_threshold: Timestamp,
+    },
+}
+
+impl Session {
+    /// Begins a session with the nodes that are up, in a cluster of so many; or goes on with what
+    /// was `shown` up to a checkpoint, with a greater token.
+    #[must_use]
+    pub fn start(
+        token: Token,
+        members: u64,
+        up: &[bool],
+        shown: Option<Shown>,
+    ) -> (Self, Vec<SessionAction>) {
+        let (below, unequal) = match shown {
+            Some(shown) => (shown.below, shown.unequal),
+            None => (Timestamp::MAX, BTreeSet::new()),
+        };
+        let mut session = Self {
+            token,
+            nodes: vec![Node::UP; up.len()],
+            phase: Phase::Begin,
+            below,
+            range: 0,
+            round: 0,
+            has_moved: false,
+            comparing: BTreeSet::new(),
+            unequal,
+        };
+        let away = (0..).map(NodeId::new).zip(up).filter(|(_, is_up)| !**is_up);
+        away.for_each(|(node, _)| session.lose(node));
+        let mut actions = Vec::new();
+        session.ask(SessionRequest::Begin { members }, &mut actions);
+        (session, actions)
+    }
+
+    /// The token of this attempt.
+    #[must_use]
+    pub fn token(&self) -> Token {
+        self.token
+    }
+
+    /// What a checkpoint remembers.
+    #[must_use]
+    pub fn shown(&self) -> Shown {
+        Shown {
+            below: self.below,
+            unequal: self.unequal.clone(),
+        }
+    }
+
+    /// The pairs that every range has shown to be equal. Once the session is over this is durable.
+    #[must_use]
+    pub fn equal(&self) -> Vec<Pair> {
+        let pairs = self.pairs().into_iter();
+        pairs.filter(|pair| !self.unequal.contains(pair)).collect()
+    }
+
+    /// What happens, and what to do about it.
+    #[must_use]
+    pub fn step(mut self, event: SessionEvent) -> (Self, Vec<SessionAction>) {
+        let mut actions = Vec::new();
+        match event {
+            SessionEvent::Answered {
+                node,
+                answer: SessionAnswer::Refused { greatest },
+            } if self.is_preempted_by(greatest) => {
+                self.lose(node);
+                self.phase = Phase::Over;
+                actions.push(SessionAction::Preempted { by: greatest });
+                // Those that have begun it need not wait for it.
+                self.tell_outcome(Timestamp::ZERO, &mut actions);
+                return (self, actions);
+            }
+            SessionEvent::Answered { node, answer } => self.take(node, answer),
+            SessionEvent::Missed { node } => self.lose(node),
+            SessionEvent::Compared { pair, outcome } => self.compared(pair, outcome),
+            SessionEvent::Next(next) => self.go_on(next, &mut actions),
+        }
+        let is_waiting = self.nodes.iter().any(|node| node.is_asked);
+        if !is_waiting && self.comparing.is_empty() {
+            self.advance(&mut actions);
+        }
+        (self, actions)
+    }
+
+    /// Whether a store that refuses a request ends the session: it does not begin with it, or it
+    /// takes part in a later one. Once the last question was asked, the outcome is told to all.
+    fn is_preempted_by(&self, greatest: Token) -> bool {
+        match self.phase {
+            Phase::Begin => true,
+            Phase::Finish | Phase::Over => false,
+            _ => greatest > self.token,
+        }
+    }
+
+    fn take(&mut self, number: NodeId, answer: SessionAnswer) {
+        let Some(node) = self.nodes.get_mut(number.index()) else {
+            return;
+        };
+        if !std::mem::replace(&mut node.is_asked, false) {
+            return;
+        }
+        match answer {
+            SessionAnswer::Begun {
+                gc_threshold,
+                closed,
+                latest,
+                may_raise,
+            } if self.phase == Phase::Begin => {
+                (node.gc_threshold, node.closed) = (gc_threshold, closed);
+                (node.latest, node.may_raise) = (latest, may_raise);
+            }
+            SessionAnswer::Closed(closed) if self.phase == Phase::Close => {
+                self.below = self.below.min(closed);
+            }
+            SessionAnswer::Finished { may_raise } if self.phase == Phase::Finish => {
+                node.may_raise = may_raise;
+            }
+            SessionAnswer::Done if matches!(self.phase, Phase::Open | Phase::Sync) => {}
+            _ => self.lose(number),
+        }
+    }
+
+    fn lose(&mut self, node: NodeId) {
+        let Some(lost) = self.nodes.get_mut(node.index()) else {
+            return;
+        };
+        *lost = Node::default();
+        let all = (0..).map(NodeId::new).take(self.nodes.len());
+        let others = all.filter(|other| *other != node);
+        self.unequal
+            .extend(others.map(|other| Pair::of(node, other)));
+        self.comparing
+            .retain(|pair| pair.other_than(node).is_none());
+    }
+
+    fn compared(&mut self, pair: Pair, outcome: Compared) {
+        if self.comparing.remove(&pair) {
+            self.has_moved |= outcome == Compared::Moved;
+            if outcome == Compared::Unequal {
+                self.unequal.insert(pair);
+            }
+        }
+    }
+
+    /// All that was asked for is done.
+    fn advance(&mut self, actions: &mut Vec<SessionAction>) {
+        match self.phase {
+            Phase::Begin => self.close(actions),
+            Phase::Close => {
+                if !self.are_all() || self.below <= self.greatest_gc_threshold() {
+                    self.below = Timestamp::ZERO;
+                }
+                self.decide(actions);
+            }
+            Phase::Open => self.compare(actions),
+            Phase::Compare => {
+                let has_moved = std::mem::take(&mut self.has_moved);
+                if has_moved && self.below > Timestamp::ZERO {
+                    // What a node has got was not compared with those that it was compared with
+                    // before: one of them may have a tombstone of fewer copies.
+                    if self.round < ROUNDS_MAX {
+                        return self.compare(actions);
+                    }
+                    self.below = Timestamp::ZERO;
+                }
+                self.decide(actions);
+            }
+            Phase::Sync => {
+                self.phase = Phase::Between;
+                actions.push(SessionAction::Checkpoint);
+            }
+            Phase::Finish => {
+                let gc_threshold = self.raises_to();
+                self.phase = Phase::Over;
+                self.tell_outcome(gc_threshold, actions);
+                actions.push(SessionAction::End { gc_threshold });
+            }
+            Phase::Between | Phase::Over => {}
+        }
+    }
+
+    fn go_on(&mut self, next: Next, actions: &mut Vec<SessionAction>) {
+        if self.phase != Phase::Between {
+            return;
+        }
+        match next {
+            Next::Range => {
+                self.phase = Phase::Open;
+                let range = self.range;
+                self.range += 1;
+                self.round = 0;
+                self.ask(SessionRequest::Open { range }, actions);
+            }
+            Next::Checkpoint => {
+                self.phase = Phase::Sync;
+                self.ask(SessionRequest::Sync, actions);
+            }
+            Next::Finish => {
+                self.phase = Phase::Finish;
+                let below = self.may_raise_to();
+                self.below = below;
+                self.ask(SessionRequest::Finish { below }, actions);
+            }
+        }
+    }
+
+    /// All that are up have begun.
+    fn close(&mut self, actions: &mut Vec<SessionAction>) {
+        self.phase = Phase::Close;
+        let are_all = self.are_all();
+        let gc_threshold = self.greatest_gc_threshold();
+        let latest = self.nodes.iter().map(|node| node.latest).min();
+        let may_raise = self.nodes.iter().all(|node| node.may_raise);
+        let closed = self.nodes.iter().map(|node| node.closed);
+        let closed = closed.fold(gc_threshold, Timestamp::max);
+        // A timestamp that is closed and leads to nothing would only refuse slow writes. And each
+        // session closes something new: a store that has answered for as much as one raises has
+        // answered that one, or a later one, and not an earlier one in vain.
+        let below = match latest {
+            _ if !are_all => Timestamp::ZERO,
+            _ if self.token.is_resumed() && may_raise => self.below,
+            Some(latest) if !self.token.is_resumed() && latest > closed => latest,
+            _ => Timestamp::ZERO,
+        };
+        self.below = below;
+        let close = SessionRequest::Close {
+            gc_threshold,
+            below,
+            are_all,
+        };
+        self.ask(close, actions);
+    }
+
+    fn compare(&mut self, actions: &mut Vec<SessionAction>) {
+        self.phase = Phase::Compare;
+        self.round += 1;
+        self.comparing = self.pairs().into_iter().collect();
+        actions.extend(self.comparing.iter().copied().map(SessionAction::Compare));
+        if self.comparing.is_empty() {
+            self.decide(actions);
+        }
+    }
+
+    fn decide(&mut self, actions: &mut Vec<SessionAction>) {
+        self.phase = Phase::Between;
+        actions.push(SessionAction::Decide);
+    }
+
+    /// What the GC threshold may rise to, as far as the comparisons go.
+    fn may_raise_to(&self) -> Timestamp {
+        if self.are_all() && self.unequal.is_empty() {
+            self.below
+        } else {
+            Timestamp::ZERO
+        }
+    }
+
+    /// What it rises to, once all have answered the last question.
+    fn raises_to(&self) -> Timestamp {
+        if self.nodes.iter().all(|node| node.may_raise) {
+            self.may_raise_to()
+        } else {
+            Timestamp::ZERO
+        }
+    }
+
+    fn are_all(&self) -> bool {
+        self.nodes.iter().all(|node| node.takes_part)
+    }
+
+    fn greatest_gc_threshold(&self) -> Timestamp {
+        let named = self.nodes.iter().map(|node| node.gc_threshold);
+        named.fold(Timestamp::ZERO, Timestamp::max)
+    }
+
+    /// The pairs of nodes that take part.
+    fn pairs(&self) -> Vec<Pair> {
+        let taking_part: Vec<NodeId> = (0..)
+            .map(NodeId::new)
+            .zip(&self.nodes)
+            .filter(|(_, node)| node.takes_part)
+            .map(|(number, _)| number)
+            .collect();
+        let mut pairs = Vec::new();
+        for (index, one) in taking_part.iter().enumerate() {
+            let others = &taking_part[index + 1..];
+            pairs.extend(others.iter().map(|other| Pair::of(*one, *other)));
+        }
+        pairs
+    }
+
+    /// Tells all that take part. What they answer does not matter.
+    fn tell_outcome(&mut self, gc_threshold: Timestamp, actions: &mut Vec<SessionAction>) {
+        self.ask(SessionRequest::Outcome { gc_threshold }, actions);
+        self.nodes.iter_mut().for_each(|node| node.is_asked = false);
+    }
+
+    /// Asks all that take part.
+    fn ask(&mut self, request: SessionRequest, actions: &mut Vec<SessionAction>) {
+        for (number, node) in (0..).map(NodeId::new).zip(&mut self.nodes) {
+            node.is_asked = node.takes_part;
+            if node.takes_part {
+                let node = number;
+                actions.push(SessionAction::Ask { node, request });
+            }
+        }
+    }
+}

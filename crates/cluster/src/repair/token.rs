@@ -1,0 +1,49 @@
+//! The fencing token of a repair session.
+
+use std::fmt;
+
+/// Names an attempt of a session. Tokens are ordered, and a store takes part only with a token
+/// that is greater than all that it has seen; so what comes with an earlier token is refused for
+/// good, however late it comes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token {
+    /// The session: a round in the upper half, and in the lower half a random number, so that no
+    /// two coordinators draw the same one.
+    pub session: u64,
+    /// How often the session has gone on from a checkpoint.
+    pub attempt: u32,
+}
+
+impl Token {
+    /// The first attempt of a session that begins after the one of `greatest`, the greatest token
+    /// that is known.
+    #[must_use]
+    pub fn first_after(greatest: Self, random: u32) -> Self {
+        let round = (greatest.session >> 32).saturating_add(1);
+        Self {
+            session: round << 32 | u64::from(random),
+            attempt: 0,
+        }
+    }
+
+    /// Another attempt of the same session.
+    #[must_use]
+    pub fn next_attempt(self) -> Self {
+        Self {
+            attempt: self.attempt.saturating_add(1),
+            ..self
+        }
+    }
+
+    /// Whether the session goes on from a checkpoint.
+    #[must_use]
+    pub fn is_resumed(self) -> bool {
+        self.attempt > 0
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:x}.{}", self.session, self.attempt)
+    }
+}

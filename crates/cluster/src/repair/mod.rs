@@ -29,6 +29,9 @@
 //! below ([`StoreAction::SetAside`]). One that has answered for it keeps what it has, whatever it
 //! has lost since: that was above, or the others still have it.
 //!
+//! Nodes still run the sessions of `crate::sweep` and `crate::forgetting`: docs/internals/repair-next.md
+//! says how these machines take their place.
+//!
 //! `model` explores all interleavings of these machines for three stores and one key, and shows of
 //! each rule that the cluster errs without it.
 

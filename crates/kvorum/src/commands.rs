@@ -96,7 +96,7 @@ mod tests {
         let failure = Failure::from_clap(&error);
         assert_eq!(
             failure.line(),
-            "the following required arguments were not provided: <KEY>; 'kvorum get --help' lists \
+            "the following required arguments were not provided: <KEY>...; 'kvorum get --help' lists \
              what there is"
         );
         for (words, line) in [

@@ -56,9 +56,9 @@ struct InForce {
 /// What the reads have found.
 #[derive(Debug, Default)]
 struct Watched {
-    /// What the last attempt to use the files was made with.
+    /// A hash of the contents with which the files were last tried.
     tried: u64,
-    /// What the last read found.
+    /// A hash of the contents that the last read found, or of its error.
     found: u64,
     /// Why the last attempt failed, if it did.
     problem: Option<String>,
@@ -146,11 +146,12 @@ impl NodeTls {
         }
     }
 
-    /// Reads the files again, and puts them in force if they have changed. Unless it is
-    /// `at_once`, a change waits until the next read finds the same. Returns whether the
-    /// files were put in force. `now_unix_s` is the time: a certificate that is not valid
-    /// at that time is not put in force in place of one that is, and tried again with each
-    /// read, because it may become valid.
+    /// Reads the files again, and puts them in force if they have changed:
+    ///
+    /// - Unless it is `at_once`, a change waits until the next read finds the same.
+    /// - A certificate that is not valid at the time `now_unix_s` does not replace one that is.
+    /// - It is tried again with each read, because it may become valid.
+    /// - Returns whether the files were put in force.
     ///
     /// # Errors
     /// Why files that have changed cannot be used: once for each change of the files or of

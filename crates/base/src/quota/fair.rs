@@ -12,8 +12,8 @@ use super::Refused;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What all use of something, by usage and by owner: each with a `T`, which is told when the usage
-/// is shed.
+/// All current usages of one resource, by number and by owner. Each carries a `T`, which is handed
+/// back when it is shed.
 #[derive(Debug)]
 pub struct FairQuota<O, T> {
     max: usize,
@@ -21,7 +21,7 @@ pub struct FairQuota<O, T> {
     /// By their numbers, which are in the order in which they began.
     usages: BTreeMap<u64, Usage<O, T>>,
     by_owner: BTreeMap<O, OfOwner>,
-    /// All owners, ordered by what they use. A usage of one of the last is shed.
+    /// All owners by what they use. Ascending, so the last owner uses most.
     by_usage: BTreeSet<Rank<O>>,
     next_number: u64,
     sheds: u64,
@@ -164,8 +164,8 @@ impl<O: Copy + Ord, T> FairQuota<O, T> {
         Some((before - self.used, user))
     }
 
-    /// Which usage is shed for the one with this number, which counts as well: the oldest other one
-    /// of the owner that uses the most; `None` if there is no other one.
+    /// Picks a victim for usage `number`, never `number` itself: the oldest usage of the owner that
+    /// uses most, with `number` counted in. `None` if there is no other usage.
     fn first_to_shed(&self, number: u64) -> Option<u64> {
         let owner = self.usages.get(&number)?.owner;
         let own = self.by_owner.get(&owner)?;

@@ -9,7 +9,7 @@ use tokio::sync::OwnedSemaphorePermit;
 /// How many failures wait to be told. More are only counted.
 const FAILURES_MAX: usize = 1000;
 
-/// What a section holds while it is under way.
+/// The permits of a section, while it is under way: one of the sections, and those of its bytes.
 pub(super) type Permits = (OwnedSemaphorePermit, OwnedSemaphorePermit);
 
 /// The sections that are under way.
@@ -96,7 +96,7 @@ impl Tracker {
         state.advance();
     }
 
-    /// A shard sends these lines again since a time; `None`: it does not any more.
+    /// A shard sends these lines again since a time; `None` once it has stopped.
     pub(super) fn waits(&self, shard: usize, waiting: Option<(Instant, Waiting)>) {
         let mut state = self.lock();
         match waiting {

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! segment  = header group* rest
-//! header   = magic u64 | version u32 | crc32c u32 of the others | tag u64
+//! header   = magic u64 | version u32 | crc32c u32 of magic, version and tag | tag u64
 //! group    = magic u32 | crc32c u32 of the rest of the group's header
 //!          | tag u64 | synced u64 | record bytes u32 | record count u32
 //!          | checksum u64 of all records, seeded with the tag
@@ -30,12 +30,15 @@
 //! The sync after a first write to a file's space also writes metadata of the file system,
 //! and zeros that are written ahead of that go to the disk besides the log. So the file of a
 //! segment that is not needed any more becomes *free*, and later a segment with a new number
-//! ([`FreeSegments`]). First its header is replaced and synced, then it is renamed. Its
-//! groups stay behind those of the new segment, and a torn group may even end with bytes of
-//! an old one, which were the sound end of a group. But an old group has another tag, and the
-//! records of a torn group do not match its checksum, which covers all of them. No number is
-//! given to two files that had groups of this number, because a segment that a start begins
-//! anew is emptied behind its header, or replaced.
+//! ([`FreeSegments`]). First its header is replaced and synced, then it is renamed.
+//!
+//! Old groups stay behind the new ones. A reader must not take them for new:
+//!
+//! - A whole old group has another tag.
+//! - A torn new group may end with the sound end of an old one. But its checksum covers all
+//!   records, and they do not match it.
+//! - No number is given to two files that had groups of this number: a segment that a start
+//!   begins anew is emptied behind its header, or replaced.
 //!
 //! # Torn or damaged?
 //!

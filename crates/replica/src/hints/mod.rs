@@ -135,7 +135,7 @@ impl HintStore {
         reply(false);
     }
 
-    /// Counts a hint as dropped that would be of no use now.
+    /// Drops and counts a hint that is useless now.
     pub fn refuse(&self, reply: KeepReply) {
         self.inner.counters.dropped_unwritten(1);
         reply(false);

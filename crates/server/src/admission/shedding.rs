@@ -40,7 +40,7 @@ impl<O: Copy + Ord> ConnectionQuota<O> {
         self.quota.borrow().used()
     }
 
-    /// Whether somebody could hold more, and nobody is shed for it.
+    /// Whether there is room without shedding.
     pub(crate) fn is_free(&self) -> bool {
         self.quota.borrow().is_free()
     }

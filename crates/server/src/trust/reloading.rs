@@ -51,7 +51,7 @@ impl Reloader {
         })
     }
 
-    /// Has everything looked at now, and returns before that.
+    /// Orders a check of all sources, without waiting for it.
     pub(crate) fn order(&self) {
         if let Some(orders) = &*lock(&self.orders) {
             // If it is full, an order waits that covers this one.

@@ -54,8 +54,7 @@ pub(crate) struct FlushedMemtable {
 }
 
 impl TableEdit {
-    /// How many records that count as committed it adds to those in no live segment of
-    /// the log.
+    /// How many committed records this edit moves out of the live log, or ingests.
     pub(super) fn records(&self) -> u64 {
         let flushed = self.flushed.as_ref();
         let flushed = flushed.map_or(0, |flushed| flushed.memtable.committed());

@@ -21,7 +21,7 @@
 //! nothing for its cell.
 //!
 //! A client with many requests needs no future for each: a [`ReplyReceiver`] takes their
-//! replies. A request that has a trigger, as few writes do, gets a future nevertheless.
+//! replies. Only a request with a trigger, as few writes have, still gets one.
 
 use super::ReplicaTimes;
 use base::{Permit, Permits};

@@ -2,7 +2,7 @@
 """A user's run over many entities: import, scan and export, while commands and nodes are killed.
 
 Three nodes on this machine. `kvorum import` of the entities is killed in its middle (SIGKILL)
-and goes on with --resume; `kvorum scan --cluster --prefix` runs while one node is killed;
+and goes on with --resume; `kvorum scan --prefix` runs while one node is killed;
 `kvorum export` must give back the input to the last byte. Keys and values are text, bytes that
 are no text, with ends of lines, empty, and some with an expiry.
 
@@ -103,7 +103,7 @@ def import_with_a_kill(commands, source, count):
 
 def scan_with_a_kill(commands, node, source, expected):
     """One node is killed while the scan runs: the one that it asks first."""
-    words = ("scan", "--cluster", "--prefix", PREFIX.decode(), "--json")
+    words = ("scan", "--prefix", PREFIX.decode(), "--json")
     running = subprocess.Popen(commands.command(*words), stdout=subprocess.PIPE)
     with open(source, encoding="utf-8") as file:
         wanted = (line for line in file if line.startswith('{"key":"user/'))

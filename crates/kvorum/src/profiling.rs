@@ -33,7 +33,7 @@ pub(crate) struct ProfileOptions {
     /// The node, which must run with --debug-endpoints [default: KVORUM_URL, or http://127.0.0.1:8080]
     #[arg(long, value_parser = url, value_name = "URL", help_heading = "Nodes")]
     url: Option<NodeUrl>,
-    /// cpu: where CPU time is spent; alloc: where memory is allocated; lock: waits for locks, in queues, for disks and for peers
+    /// cpu: where CPU time is spent; alloc: where memory is allocated; wait: waits for locks, in queues, for disks and for peers
     #[arg(long, value_enum, value_name = "KIND", default_value_t = ProfileKind::Cpu)]
     pub(crate) kind: ProfileKind,
     /// How many seconds to record, up to 60
@@ -55,7 +55,7 @@ pub(crate) struct ProfileOptions {
 pub(crate) enum ProfileKind {
     Cpu,
     Alloc,
-    Lock,
+    Wait,
 }
 
 /// The format of a profile.

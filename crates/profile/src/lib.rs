@@ -1,5 +1,5 @@
 //! Profiles of the running process: where CPU time is spent (`cpu`), where
-//! memory is allocated (`alloc`), and what is waited for (`lock`).
+//! memory is allocated (`alloc`), and what is waited for (`wait`).
 //!
 //! All three work alike. On an event (a tick of CPU time, an allocation, the
 //! end of a wait) the stack of the thread is captured, and its weight (a

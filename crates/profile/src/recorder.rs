@@ -26,7 +26,7 @@ pub enum ProfileKind {
 }
 
 impl ProfileKind {
-    /// Parses a kind: `cpu`, `alloc` or `lock`.
+    /// Parses a kind: `cpu`, `alloc` or `wait`.
     #[must_use]
     pub fn of_word(word: &str) -> Option<Self> {
         [Self::Cpu, Self::Allocations, Self::Waits]
@@ -40,7 +40,7 @@ impl ProfileKind {
         match self {
             Self::Cpu => "cpu",
             Self::Allocations => "alloc",
-            Self::Waits => "lock",
+            Self::Waits => "wait",
         }
     }
 }

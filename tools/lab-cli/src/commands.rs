@@ -27,7 +27,7 @@ pub(crate) enum Command {
     Load(Box<LoadOptions>),
     /// Run an experiment on nodes of its own and write a page about the results
     Lab(LabOptions),
-    /// Write the page of an earlier run again, from its results and the text as it is now
+    /// Rewrite the page of an earlier run from its saved results, with the current text
     Report(ReportOptions),
 }
 

@@ -38,13 +38,13 @@ pub(crate) struct LabOptions {
     /// The experiment; 'list' prints the question of each, 'all' runs all of them
     #[arg(value_name = "EXPERIMENT", value_parser = names(&[LIST, ALL]))]
     pub(crate) experiment: String,
-    /// Run longer, over more data
+    /// Run three times as long or more, over more data; a normal run of an experiment takes minutes
     #[arg(long)]
     pub(crate) full: bool,
-    /// Run for seconds only, to check that everything works; the figures mean nothing
+    /// Run for seconds instead of minutes, to check that everything works; the figures mean nothing
     #[arg(long, conflicts_with = "full")]
     pub(crate) glance: bool,
-    /// The greatest 99th percentile at which a rate counts as held; use a greater one on a machine that stalls by itself
+    /// The 99th percentile must not exceed TIME for a rate to count as held; use a greater one on a machine that stalls by itself
     #[arg(long, value_name = "TIME", default_value_t = P99_MAX, value_parser = span(TIMES))]
     pub(crate) p99: TimeSpan,
     /// How long the experiment 'tombstone_gc' writes and deletes [default: 90s; with --full 30m]

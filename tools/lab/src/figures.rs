@@ -233,7 +233,7 @@ pub(crate) fn profile(
     };
     page.keep_chart(file, svg);
     let mut table;
-    if profile.kind() == ProfileKind::Lock {
+    if profile.kind() == ProfileKind::Wait {
         table = MarkdownTable::new(["wait", "average waiters"]);
         let waits = profile.waits().into_iter();
         for (name, at_a_time) in waits.take_while(|(_, waiting)| *waiting >= WAITING_MIN) {

@@ -33,13 +33,13 @@ pub(super) struct NewTokenOptions {
     /// Limit --read and --write to the keys that begin with this text; can be given several times
     #[arg(long, value_name = "TEXT")]
     prefix: Vec<String>,
-    /// The same for keys that begin with bytes, in base64
+    /// Like --prefix, with the bytes in base64
     #[arg(long, value_name = "BASE64", value_parser = base64)]
     prefix_base64: Vec<Bytes>,
     /// Let it start repairs and compactions, and record profiles
     #[arg(long)]
     admin: bool,
-    /// Let it read /metrics, /v0/history and /v0/cluster
+    /// Let it read /metrics and /v0/history, and the load and disks in /v0/cluster
     #[arg(long)]
     metrics: bool,
     /// Append the lines to this tokens file instead of printing them; the file is created if it

@@ -54,7 +54,7 @@ pub(super) enum NodeCommand {
     /// Stop a node gracefully (SIGTERM); it stays stopped until 'kvorum dev
     /// start'
     Stop(NodeOptions),
-    /// Start a node that was stopped or killed
+    /// Start a stopped node, or a killed one without waiting for its restart
     Start(NodeOptions),
     /// Freeze a node: it stops running, but its connections stay open (SIGSTOP)
     Freeze(NodeOptions),
@@ -62,7 +62,7 @@ pub(super) enum NodeCommand {
     Thaw(NodeOptions),
     /// Kill a node, delete its data as if its disk had died, and start it again
     Wipe(NodeOptions),
-    /// Set the clock of a node 90 minutes ahead, beyond the bound of the cluster
+    /// Set the clock of a node 90 minutes ahead, beyond --clock-drift-max, so that it refuses writes
     Skew(NodeOptions),
     /// Correct the clock of a node again
     Unskew(NodeOptions),

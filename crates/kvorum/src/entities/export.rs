@@ -44,7 +44,7 @@ pub(crate) struct ExportOptions {
     /// Also write versions; an import ignores them
     #[arg(long)]
     versions: bool,
-    /// Export only what the first node holds, not the whole cluster
+    /// Export only what the first node holds, which may lack keys, not the whole cluster
     #[arg(long)]
     node: bool,
     #[command(flatten)]

@@ -70,7 +70,7 @@ pub(crate) struct ImportOptions {
     /// How many batches to send in parallel
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = values::count(1..=256_u16))]
     parallel: u16,
-    /// How long to repeat a batch of which no line gets stored
+    /// Give up after a batch has made no progress for TIME
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan(PATIENCE), value_parser = span(PATIENCES))]
     patience: TimeSpan,
     /// Print a line of JSON about the result

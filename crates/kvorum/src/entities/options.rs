@@ -34,7 +34,7 @@ pub(super) struct NodeOptions {
     #[arg(long = "url", value_parser = url, value_name = "URL", value_delimiter = ',',
         help_heading = "Nodes")]
     urls: Vec<NodeUrl>,
-    /// How long a node may be silent [default: 15s; 60s in a scan; 1h while it counts]
+    /// How long a node may be silent [default: 15s; 60s for scan and export; 1h for --count]
     #[arg(long, value_parser = span(TIMEOUTS), value_name = "TIME", help_heading = "Nodes")]
     timeout: Option<TimeSpan>,
     /// How often to ask all nodes again after each has failed
@@ -79,7 +79,7 @@ impl NodeOptions {
                 connect_max: CONNECT_MAX.min(timeout),
                 silence_max: timeout,
             },
-            scan_silence_max: given,
+            range_silence_max: given,
             retries: self.retries,
             repeats_writes,
         };

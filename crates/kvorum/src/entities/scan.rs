@@ -14,24 +14,24 @@ use client::{Client, ScanRequest, Scope, percent_form};
 
 pub(super) const HELP: &str = "\
 Examples:
-  kvorum scan --cluster --prefix user/
-  kvorum scan --cluster --count
+  kvorum scan --prefix user/
+  kvorum scan --count
   kvorum scan --start a --end b --limit 100
-  kvorum scan --cluster --values-omit --key-percent --start '%00%FF'
-  kvorum scan --cluster --json | jq .key
+  kvorum scan --values-omit --key-percent --start '%00%FF'
+  kvorum scan --json | jq .key
 
 Each line is a key, a tab and a value; unprintable bytes and % are written as %XX. --json writes \
 lines of JSON as the API does.
 
-When a node does not answer, a scan of the cluster continues at another one. An incomplete scan ends \
+When a node does not answer, the scan continues at another one. An incomplete scan ends \
 with an exit code other than 0.";
 
 /// The options of `scan`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ScanOptions {
-    /// Scan the whole cluster, each key once; otherwise what the first node holds
+    /// Scan only what the first node holds, which may lack keys, not the whole cluster
     #[arg(long)]
-    cluster: bool,
+    node: bool,
     #[command(flatten)]
     range: KeyRangeOptions,
     /// Stop after N entities
@@ -55,10 +55,10 @@ pub(crate) struct ScanOptions {
 /// # Errors
 /// See `outcome`.
 pub(super) fn run(options: &ScanOptions) -> Result<(), Failure> {
-    let scope = if options.cluster {
-        Scope::Cluster
-    } else {
+    let scope = if options.node {
         Scope::Node
+    } else {
+        Scope::Cluster
     };
     let mut request = options.range.request(scope)?;
     request.limit = options.limit;
@@ -66,7 +66,7 @@ pub(super) fn run(options: &ScanOptions) -> Result<(), Failure> {
     request.replicas = options.transfer.replicas();
     if scope == Scope::Node && request.replicas != client::Replicas::default() {
         return Err(Failure::usage(
-            "--ack and --from need --cluster: a scan of one node asks no other node",
+            "--ack and --from do not go with --node: a scan of one node asks no other node",
         ));
     }
     let client = options.transfer.client()?;

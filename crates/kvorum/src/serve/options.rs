@@ -44,12 +44,12 @@ pub(crate) enum ServeCommand {
 const SERVE_AFTER_HELP: &str = "\
 SIZE is a number of bytes: 4096, 64KB (1000 bytes each), 128MiB (1024 KiB each).
 TIME is a whole number with the unit ms, s, m, h or d: 500ms.
+INTERVAL is a TIME, or off for never. SWITCH is on or off; an option alone means on.
 
-Every option can also be set in the environment, in capitals (KVORUM_READ_THREADS=8),
-and every option but --config in the file that --config names, without the dashes
-(read-threads = 8). The command line overrides the environment, and the environment
-overrides the file. --accept-data-loss and --drop-future-versions are for one start, so only
-the command line sets them.";
+All options but --accept-data-loss and --drop-future-versions, which are for one start, can
+also be set in the environment, in capitals (KVORUM_READ_THREADS=8), and all of these but
+--config in the file that --config names, without the dashes (read-threads = 8). The command
+line overrides the environment, and the environment overrides the file.";
 
 /// The options of `serve`. An option without a value is set in no layer.
 #[derive(Args, Clone, Debug)]
@@ -61,12 +61,12 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
     /// Refuse to start if the data folder holds no store, for example because its disk is not mounted
-    #[arg(long, value_enum, value_name = "SWITCH", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().node.expect_data))]
+    #[arg(long, value_enum, value_name = "SWITCH", num_args = 0..=1, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().node.expect_data))]
     pub(crate) expect_data: Switch,
     /// Addresses to listen on [default: all addresses that the URL's host resolves to]
     #[arg(long, value_name = "IP:PORT", value_delimiter = ',', value_parser = address)]
     pub(crate) listen: Vec<SocketAddr>,
-    /// Another host name by which clients reach the node, such as the name of a proxy. The node always serves localhost, IP addresses and the hosts in --url and --cluster; a request for any other host is answered 421. Can be given several times
+    /// Another host name by which clients reach the node, such as the name of a proxy. The node always serves localhost, IP addresses and the hosts in --url and --cluster. Requests for other hosts get 421. Can be given several times
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) host: Vec<String>,
     /// An origin whose web pages may use the node from browsers, with its scheme and its port. Requests of pages of any other origin but the node's own are answered 403. Can be given several times
@@ -91,11 +91,11 @@ pub(crate) struct ServeOptions {
     /// A file whose first line is the secret that all nodes of the cluster share, at least 16 bytes; a second line is accepted, too, while the secret changes; read again when it changes [default: no secret, which only a cluster on one machine allows]
     #[arg(long, value_name = "FILE", help_heading = "Cluster")]
     pub(crate) cluster_secret_file: Option<PathBuf>,
-    /// Count the reads and acks of the node's store although the store has lost data
-    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Cluster", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().node.accept_data_loss))]
+    /// Count the reads and acks of the node's store although it has lost data: acknowledged writes may be lost for good
+    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Cluster", num_args = 0..=1, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().node.accept_data_loss))]
     pub(crate) accept_data_loss: Switch,
     /// At this start, permanently drop versions whose timestamp is further ahead of the clock than twice --clock-drift-max
-    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Cluster", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().node.drop_future_versions))]
+    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Cluster", num_args = 0..=1, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().node.drop_future_versions))]
     pub(crate) drop_future_versions: Switch,
     /// How far the node's clock may differ from the clocks of most other nodes; beyond that the node refuses writes from clients
     #[arg(long, value_parser = span(bounds::CLOCK_DRIFT), value_name = "TIME", help_heading = "Cluster", default_value_t = TimeSpan(defaults().node.clock_drift_max))]
@@ -106,13 +106,13 @@ pub(crate) struct ServeOptions {
     /// How long writes that another node has missed are kept for it
     #[arg(long, value_parser = span(bounds::HINT_AGE), value_name = "TIME", help_heading = "Cluster", default_value_t = TimeSpan(defaults().node.hint_age_max))]
     pub(crate) hint_age_max: TimeSpan,
-    /// How long tombstones are kept at least; after that, until all nodes are known to agree on them
+    /// The least time that tombstones are kept; they go later, once a full repair has shown all nodes equal
     #[arg(long, value_parser = span(bounds::GC_GRACE), value_name = "TIME", help_heading = "Cluster", default_value_t = TimeSpan(defaults().node.gc_grace))]
     pub(crate) gc_grace: TimeSpan,
     /// How often an incremental repair begins: the nodes compare what has changed since they last agreed, and send each other what is missing; off for never
     #[arg(long, value_parser = interval(bounds::REPAIR_INTERVAL), value_name = "INTERVAL", help_heading = "Cluster", default_value_t = IntervalOption(defaults().node.repair_interval))]
     pub(crate) repair_interval: IntervalOption,
-    /// How often a full repair begins: the nodes compare everything, and verify every stored block; off for only to rebuild a replica
+    /// How often a full repair begins: the nodes compare everything, and verify every stored block; off: only when a replica is rebuilt
     #[arg(long, value_parser = interval(bounds::REPAIR_INTERVAL), value_name = "INTERVAL", help_heading = "Cluster", default_value_t = IntervalOption(defaults().node.full_repair_interval))]
     pub(crate) full_repair_interval: IntervalOption,
 
@@ -126,7 +126,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
     pub(crate) tls_peer_ca: Option<PathBuf>,
     /// Also accept connections without TLS, while a cluster moves to TLS node by node
-    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "TLS", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(false))]
+    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "TLS", num_args = 0..=1, default_missing_value = "on", default_value_t = Switch::from_bool(false))]
     pub(crate) tls_optional: Switch,
 
     /// The node's memory budget, at most what the machine or the cgroup has [default: a quarter of the memory of the machine or the cgroup, at least 128MiB]
@@ -134,7 +134,7 @@ pub(crate) struct ServeOptions {
     pub(crate) memory: Option<ByteSize>,
     /// Use huge pages of memory if the system offers them: reads from memory take less CPU time,
     /// but the first access to such a page waits until 2MiB are zeroed
-    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Store", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(false))]
+    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Store", num_args = 0..=1, default_missing_value = "on", default_value_t = Switch::from_bool(false))]
     pub(crate) huge_pages: Switch,
     /// When a write is acknowledged: sync (once it is on stable storage), interval=TIME (immediately; synced within TIME), os (immediately; synced when the operating system decides)
     #[arg(long, value_name = "MODE", help_heading = "Store", default_value_t = DurabilityOption(defaults().node.durability))]
@@ -146,7 +146,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "SHARE", help_heading = "Store", default_value_t = FilterOption(defaults().node.filter_false_positive_rate))]
     pub(crate) filter: FilterOption,
     /// Whether tables are merged in the background
-    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Store", default_value_t = Switch::from_bool(defaults().node.compaction))]
+    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Store", num_args = 0..=1, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().node.compaction))]
     pub(crate) compaction: Switch,
     /// How much compaction may write per second, unless it falls behind
     #[arg(long, value_parser = size(bounds::COMPACTION_BYTES_PER_SECOND), value_name = "SIZE", help_heading = "Store", default_value_t = ByteSize(defaults().node.compaction_bytes_per_second))]
@@ -163,10 +163,10 @@ pub(crate) struct ServeOptions {
     pub(crate) tokens_file: Option<PathBuf>,
     /// Let other machines reach the node although clients need no token: anyone who can reach it
     /// may read, write and delete everything
-    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Trust", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().trust.open))]
+    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Trust", num_args = 0..=1, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().trust.open))]
     pub(crate) open: Switch,
     /// Let tokens cross a network in the clear, because something else encrypts it
-    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Trust", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().trust.tokens_in_clear))]
+    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Trust", num_args = 0..=1, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().trust.tokens_in_clear))]
     pub(crate) tokens_in_clear: Switch,
 
     /// Where to log what operators did and whom the node refused: a file, which is reopened on
@@ -200,7 +200,7 @@ pub(crate) struct ServeOptions {
     /// 1024]
     #[arg(long, value_parser = count(bounds::COUNTS), value_name = "COUNT", help_heading = "Limits")]
     pub(crate) scans_max: Option<usize>,
-    /// The longest value that clients may send, up to an eighth of --memory; longer ones are answered 413 [default: 16MiB; with less than 256MiB of --memory a twelfth of what it has beyond 64MiB, in whole MiB]
+    /// The longest value that clients may send, up to an eighth of --memory; longer ones are answered 413 [default: 16MiB; less if --memory is below 256MiB]
     #[arg(long, value_parser = size(bounds::VALUE_BYTES), value_name = "SIZE", help_heading = "Limits")]
     pub(crate) value_bytes_max: Option<ByteSize>,
 
@@ -219,17 +219,17 @@ pub(crate) struct ServeOptions {
     pub(crate) body_timeout: TimeSpan,
     /// How long a client may read less than 8KiB per second of a response before its connection is
     /// closed
-    #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = TimeSpan(defaults().scan_stall_timeout))]
-    pub(crate) scan_stall_timeout: TimeSpan,
+    #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = TimeSpan(defaults().stall_timeout))]
+    pub(crate) stall_timeout: TimeSpan,
     /// How long admitted requests may take to finish when the node stops, up to 8s
     #[arg(long, value_parser = span(bounds::DRAIN_TIMEOUT), value_name = "TIME", help_heading = "Time limits", default_value_t = TimeSpan(defaults().drain_timeout))]
     pub(crate) drain_timeout: TimeSpan,
 
     /// Serve /debug/profile: anyone who can reach the node can then see what it does internally, and slow it down
-    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Debugging", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().debug_endpoints))]
+    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Debugging", num_args = 0..=1, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().debug_endpoints))]
     pub(crate) debug_endpoints: Switch,
 
-    /// Log where the time of each request went that took at least this long; off for never
+    /// Log each request that takes at least this long, with where its time went; off for never
     #[arg(long, value_parser = interval(bounds::TIMES), value_name = "INTERVAL", help_heading = "Debugging", default_value_t = IntervalOption(defaults().slow_request))]
     pub(crate) slow_request: IntervalOption,
 
@@ -315,7 +315,7 @@ impl ServeOptions {
         config.idle_timeout = self.idle_timeout.0;
         config.head_timeout = self.head_timeout.0;
         config.body_timeout = self.body_timeout.0;
-        config.scan_stall_timeout = self.scan_stall_timeout.0;
+        config.stall_timeout = self.stall_timeout.0;
         config.drain_timeout = self.drain_timeout.0;
 
         config.trust = self.trust();

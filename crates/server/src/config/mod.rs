@@ -75,7 +75,7 @@ pub struct ServerConfig {
     pub body_timeout: Duration,
     /// How long an answer (also a scan) may wait for a client that reads nothing of
     /// it, or less than 8 KiB a second, before the node cuts it. Default: 30 s.
-    pub scan_stall_timeout: Duration,
+    pub stall_timeout: Duration,
     /// How long a shutdown waits for admitted requests. Default: 8 s, which leaves the
     /// store 2 s of the 10 s that a shutdown may take.
     pub drain_timeout: Duration,
@@ -126,7 +126,7 @@ impl ServerConfig {
             idle_timeout: Duration::from_secs(75),
             head_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(10),
-            scan_stall_timeout: Duration::from_secs(30),
+            stall_timeout: Duration::from_secs(30),
             drain_timeout: Duration::from_secs(8),
             replicas_default: None,
             trust: TrustConfig::default(),

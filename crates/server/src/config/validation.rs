@@ -115,7 +115,7 @@ impl ServerConfig {
             ("idle_timeout", self.idle_timeout),
             ("head_timeout", self.head_timeout),
             ("body_timeout", self.body_timeout),
-            ("scan_stall_timeout", self.scan_stall_timeout),
+            ("stall_timeout", self.stall_timeout),
         ] {
             bounds::check(field, &duration, &bounds::TIMES)?;
         }

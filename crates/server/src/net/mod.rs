@@ -220,7 +220,7 @@ impl Listener {
 
     /// How long an answer may wait for a client that does not read.
     pub(crate) fn stall_timeout(&self) -> Duration {
-        self.shared.config().scan_stall_timeout
+        self.shared.config().stall_timeout
     }
 
     /// The deadline of a request that began at `began`.
@@ -343,7 +343,7 @@ impl Listener {
             idle: config.idle_timeout,
             head: config.head_timeout,
             body: config.body_timeout,
-            stall: config.scan_stall_timeout,
+            stall: config.stall_timeout,
         };
         for connection in self.all_connections() {
             connection.end_if_overdue(now, timeouts);
@@ -365,7 +365,7 @@ impl Listener {
             .min(config.idle_timeout)
             .min(config.head_timeout)
             .min(config.body_timeout)
-            .min(config.scan_stall_timeout);
+            .min(config.stall_timeout);
         let mut ticks = tokio::time::interval(overdue_check_period(shortest));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {

@@ -78,7 +78,7 @@ fn the_checks_are_made_in_the_documented_order() {
             "text/plain; charset=utf-8",
         ),
     ] {
-        let reply = client.request("HEAD", "/debug/profile?kind=lock", accept, b"");
+        let reply = client.request("HEAD", "/debug/profile?kind=wait", accept, b"");
         assert_eq!(reply.header("content-type"), Some(kind), "{accept}");
     }
 }
@@ -131,7 +131,7 @@ fn a_cpu_profile_names_functions_of_the_server() {
 fn a_lock_profile_names_wait_sites() {
     let _turn = lock_recording();
     let node = start_with_debug_endpoints();
-    let target = "/debug/profile?kind=lock&seconds=1";
+    let target = "/debug/profile?kind=wait&seconds=1";
     let places = [
         "queue;engine write;gather",
         "queue;engine write;commit",
@@ -210,7 +210,7 @@ fn recording_client(node: &Server) -> Client {
     let mut recording = None;
     wait_until("a profile that is being recorded", || {
         let mut client = Client::connect(node);
-        client.send("GET /debug/profile?kind=lock&seconds=60 HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        client.send("GET /debug/profile?kind=wait&seconds=60 HTTP/1.1\r\nhost: localhost\r\n\r\n");
         let other = Client::connect(node).get("/debug/profile?kind=cpu&seconds=1");
         if other.status != 409 {
             // The other request was first.
@@ -232,7 +232,7 @@ fn a_client_that_leaves_ends_its_profile() {
     drop(recording_client(&node));
     // After a minute the client's timeout would end the test.
     while Client::connect(&node)
-        .get("/debug/profile?kind=lock&seconds=1")
+        .get("/debug/profile?kind=wait&seconds=1")
         .status
         == 409
     {}

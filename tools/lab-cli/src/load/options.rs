@@ -87,7 +87,7 @@ pub(crate) struct LoadOptions {
         help_heading = "Requests"
     )]
     pub(crate) key_bytes: SizesOption,
-    /// Size of a value in bytes; values cannot be compressed
+    /// Size of a value in bytes; values are random, so they do not compress
     #[arg(
         long,
         value_name = "SIZES",
@@ -128,7 +128,7 @@ pub(crate) struct LoadOptions {
     /// Search for the highest rate that holds: 99% of the requests due succeed, fewer than 0.1% fail, and the 99th percentile is within --p99. Starts at --rate, or at 1000
     #[arg(long, help_heading = "Breaking point")]
     pub(crate) find_breaking_point: bool,
-    /// The greatest 99th percentile at which a rate holds
+    /// The 99th percentile must not exceed TIME for a rate to count as held
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan(Duration::from_millis(10)), help_heading = "Breaking point")]
     pub(crate) p99: TimeSpan,
 
@@ -220,14 +220,14 @@ pub(crate) enum AskOption {
     /// The node of the connection that has been free longest
     Any,
     /// The first replica of the key, of the nodes in --url that can be reached
-    Owner,
+    FirstReplica,
 }
 
 impl From<AskOption> for Ask {
     fn from(which: AskOption) -> Self {
         match which {
             AskOption::Any => Self::Any,
-            AskOption::Owner => Self::Owner,
+            AskOption::FirstReplica => Self::Owner,
         }
     }
 }

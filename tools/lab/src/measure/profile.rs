@@ -22,7 +22,7 @@ pub(crate) enum ProfileKind {
     /// Bytes allocated.
     Alloc,
     /// Time spent waiting for locks, in queues, for the disk and for peers.
-    Lock,
+    Wait,
 }
 
 impl ProfileKind {
@@ -31,7 +31,7 @@ impl ProfileKind {
         match self {
             Self::Cpu => "cpu",
             Self::Alloc => "alloc",
-            Self::Lock => "lock",
+            Self::Wait => "wait",
         }
     }
 
@@ -40,7 +40,7 @@ impl ProfileKind {
         match self {
             Self::Cpu => "CPU time",
             Self::Alloc => "bytes allocated",
-            Self::Lock => "time waited",
+            Self::Wait => "time waited",
         }
     }
 }
@@ -294,7 +294,7 @@ impl FoldedProfile {
         let (unit, unit_weight, palette) = match self.kind {
             ProfileKind::Cpu => ("samples", 1, BasicPalette::Hot),
             ProfileKind::Alloc => ("bytes", 1, BasicPalette::Mem),
-            ProfileKind::Lock => ("microseconds", 1000, BasicPalette::Aqua),
+            ProfileKind::Wait => ("microseconds", 1000, BasicPalette::Aqua),
         };
         let mut options = Options::default();
         title.clone_into(&mut options.title);
@@ -391,7 +391,7 @@ queue;engine write;commit 4000000000
 lock;runtime;a;profile::lock 500000000
 lock;runtime;b;profile::lock 1500000000
 ";
-        let profile = FoldedProfile::parse(ProfileKind::Lock, 2.0, folded).unwrap();
+        let profile = FoldedProfile::parse(ProfileKind::Wait, 2.0, folded).unwrap();
         let expected = [("queue, engine write, commit", 2.0), ("lock, runtime", 1.0)];
         let expected = expected.map(|(name, at_a_time)| (name.to_owned(), at_a_time));
         assert_eq!(profile.waits(), expected);

@@ -16,7 +16,7 @@ function profileSection() {
     [
       ["cpu", "processor time"],
       ["alloc", "allocations"],
-      ["lock", "waits for locks"],
+      ["wait", "waits"],
     ].map(([value, word]) => h("option", { value }, word)),
   );
   const button = h("button", { type: "button", onclick: record }, "Record 10 s");

@@ -86,7 +86,7 @@ fn every_option_reaches_the_node() {
         ("--idle-timeout", "777ms"),
         ("--head-timeout", "777ms"),
         ("--body-timeout", "777ms"),
-        ("--scan-stall-timeout", "777ms"),
+        ("--stall-timeout", "777ms"),
         ("--drain-timeout", "777ms"),
     ] {
         let word = format!("{name}={value}");
@@ -179,6 +179,7 @@ fn a_switch_needs_no_value() {
         (&["--accept-data-loss"], true),
         (&["--accept-data-loss=on"], true),
         (&["--accept-data-loss=off"], false),
+        (&["--accept-data-loss", "off"], false),
         (&["--accept-data-loss", "--name", "n"], true),
     ] {
         let config = node(&[&LEAST[..], words].concat()).unwrap();

@@ -35,7 +35,6 @@ fn a_scan_goes_on_at_another_node_when_its_own_is_frozen() {
         .collect();
     let mut scan = Process::spawn(&mut kvorum(&[
         "scan",
-        "--cluster",
         "--timeout",
         "2s",
         "--url",

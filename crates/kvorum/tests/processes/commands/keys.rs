@@ -259,7 +259,7 @@ fn several_keys_are_read_and_all_with_a_prefix_are_deleted() {
     assert_eq!(asked.status.code(), Some(2), "only a terminal is asked");
     let deleted = succeed(&[&delete[..], &["--yes", "--json"]].concat(), b"");
     assert_eq!(deleted, b"{\"deleted\":3000}\n");
-    let left = succeed(&["scan", "--cluster", "--url", node], b"");
+    let left = succeed(&["scan", "--url", node], b"");
     assert_eq!(left, b"userx\tleft\n");
     let again = succeed(&[&delete[..], &["--yes"]].concat(), b"");
     assert_eq!(again, b"deleted: 0 keys\n");

@@ -70,7 +70,7 @@ fn each_kind_of_profile_is_recorded_and_kept() {
         // How much of an async function is in its name depends on the debug information.
         ("cpu", "<title>server::http::"),
         ("alloc", "server::http"),
-        ("lock", "engine write"),
+        ("wait", "engine write"),
     ] {
         let name = format!("profile-{kind}.svg");
         // A busy machine leaves a node few samples in a second, or none that show the word.

@@ -146,15 +146,7 @@ fn an_import_that_is_killed_goes_on_and_an_export_gives_back_every_byte() {
 
     // A node is killed while a scan runs.
     let keys = || all.iter().filter(|entity| entity.key.starts_with(b"user/"));
-    let arguments = [
-        "scan",
-        "--cluster",
-        "--prefix",
-        "user/",
-        "--json",
-        "--url",
-        &urls,
-    ];
+    let arguments = ["scan", "--prefix", "user/", "--json", "--url", &urls];
     let mut scan = Process::spawn(&mut kvorum(&arguments));
     let mut lines = BufReader::new(scan.child.stdout.take().unwrap()).split(b'\n');
     let mut found = vec![lines.next().unwrap().unwrap()];
@@ -277,7 +269,11 @@ fn each_failure_of_a_transfer_has_its_exit_code_and_one_line() {
         ),
         (&["scan", "--start", "a", "--prefix", "b"], 2, &["--prefix"]),
         (&["scan", "--prefix", ""], 2, &["--prefix is empty"]),
-        (&["scan", "--ack", "1", "--url", node], 2, &["--cluster"]),
+        (
+            &["scan", "--node", "--ack", "1", "--url", node],
+            2,
+            &["--node"],
+        ),
         (
             &["scan", "--retries", "0", "--url", down],
             3,
@@ -312,7 +308,7 @@ fn each_failure_of_a_transfer_has_its_exit_code_and_one_line() {
         lines.contains("line 2: ") && lines.contains("1 of 2 lines"),
         "{lines}"
     );
-    let keys = succeed(&["scan", "--values-omit", "--url", node], b"");
+    let keys = succeed(&["scan", "--node", "--values-omit", "--url", node], b"");
     assert_eq!(keys, b"a\nb\nc\n");
     assert_eq!(succeed(&["scan", "--count", "--url", node], b""), b"3\n");
     let some = succeed(

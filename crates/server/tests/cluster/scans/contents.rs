@@ -355,7 +355,7 @@ fn a_scan_ends_visibly_when_more_nodes_are_missing() {
 
 #[test]
 fn a_reader_that_does_not_read_is_cut_and_gives_its_memory_back() {
-    let cluster = large(|config| config.scan_stall_timeout = Duration::from_secs(2));
+    let cluster = large(|config| config.stall_timeout = Duration::from_secs(2));
     let mut reader = begin(&cluster, "start=k");
     until("the scan has memory", || {
         cluster.metric(0, "kvorum_scan_bytes ") > 0.0

@@ -60,7 +60,7 @@ fn a_stream_that_is_cut_has_done_what_was_answered() {
 #[test]
 fn a_stream_whose_client_stalls_is_cut() {
     let mut config = config();
-    config.scan_stall_timeout = std::time::Duration::from_secs(2);
+    config.stall_timeout = std::time::Duration::from_secs(2);
     let node = start_with(config);
     for begin in ["", "{\"op\":\"put\",", &"x".repeat(20_000)] {
         let mut stream = BatchStream::open(&node);

@@ -142,11 +142,11 @@ fn long_uploads_are_bounded_and_leave_room_for_short_ones() {
 }
 
 /// A node with two of the longest values on its disk, and a short one.
-fn with_long_values(scan_stall_timeout: Duration) -> Server {
+fn with_long_values(stall_timeout: Duration) -> Server {
     let mut config = config();
     // Long enough to read such a value without optimization on a busy machine.
     config.node.timeout = Duration::from_secs(8);
-    config.scan_stall_timeout = scan_stall_timeout;
+    config.stall_timeout = stall_timeout;
     config.node.value_bytes_max = 16 << 20;
     let node = Server::start_with(config, seams(Arc::new(MemoryDisk::new()))).unwrap();
     let mut client = Client::connect(&node);

@@ -232,7 +232,7 @@ fn an_expiry_is_told_with_the_entity() {
 fn a_snapshot_that_is_too_old_is_given_up_and_the_scan_ends_visibly() {
     let mut config = config();
     config.node.snapshot_age_max = Duration::from_secs(2);
-    config.scan_stall_timeout = Duration::from_secs(3600);
+    config.stall_timeout = Duration::from_secs(3600);
     let node = start_with(config);
     let mut client = Client::connect(&node);
     let value = vec![b'v'; 1 << 20];

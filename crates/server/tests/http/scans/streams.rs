@@ -105,7 +105,7 @@ fn a_scan_over_many_batches_is_complete() {
 #[test]
 fn a_scan_whose_reader_stalls_is_cut_and_never_looks_whole() {
     let mut config = config();
-    config.scan_stall_timeout = Duration::from_secs(2);
+    config.stall_timeout = Duration::from_secs(2);
     config.scans_max = Some(1);
     let node = start_with(config);
     let mut client = Client::connect(&node);
@@ -135,7 +135,7 @@ fn a_digest_counts_as_a_scan_and_covers_many_steps() {
     let mut config = config();
     config.requests_queued_max = 1;
     config.scans_max = Some(1);
-    config.scan_stall_timeout = Duration::from_secs(3600);
+    config.stall_timeout = Duration::from_secs(3600);
     let node = start_with(config);
     let mut client = Client::connect(&node);
     let value = vec![b'v'; 1 << 20];

@@ -82,7 +82,7 @@ fn need(path: &str, method: &str) -> (Option<&'static [&'static str]>, &'static 
         }
         ("/metrics" | "/v0/history", "GET" | "HEAD") => (Some(&["metrics"]), ""),
         ("/v0/admin/repair" | "/v0/admin/compact", "POST") => (Some(&["admin"]), ""),
-        ("/debug/profile", "GET" | "HEAD") => (Some(&["admin"]), "?kind=lock&seconds=1"),
+        ("/debug/profile", "GET" | "HEAD") => (Some(&["admin"]), "?kind=wait&seconds=1"),
         ("/health/live" | "/health/ready" | "/openapi.json", "GET" | "HEAD") => (None, ""),
         ("/v0/peer", "GET") => (None, ""),
         (console, "GET" | "HEAD") if console == "/" || console.starts_with("/console/") => {

@@ -17,7 +17,7 @@ fn options_become_a_plan() {
     let plan = options(
         "get --url http://a:1,http://b:2 --rate 30000 --connections 8 --threads 2 \
          --duration 20s --warmup 0 --timeout 2s --keys 5000 --key-choice sequential \
-         --key-bytes 20 --value-bytes 64..1KiB --ack 2 --from 3 --ttl 60 --verify off --seed 9 --ask owner",
+         --key-bytes 20 --value-bytes 64..1KiB --ack 2 --from 3 --ttl 60 --verify off --seed 9 --ask first-replica",
     )
     .plan()
     .unwrap();
@@ -53,7 +53,7 @@ fn a_batch_takes_operations_that_it_can_have_on_any_node() {
     for words in [
         "scan --batch 2",
         "ycsb-f --batch 2",
-        "put --batch 2 --url http://a:1,http://b:2 --ask owner",
+        "put --batch 2 --url http://a:1,http://b:2 --ask first-replica",
         "put --batch 100000 --value-bytes 1KiB",
     ] {
         assert!(options(words).plan().is_err(), "{words}");

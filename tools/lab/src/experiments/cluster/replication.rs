@@ -58,7 +58,7 @@ fn setup(context: &ExperimentContext<'_>, replicas: Replicas) -> Setup<'static> 
         setup.cases.push(case.at(method, group));
         if replicas == Some((2, 3)) {
             let title = format!("{name} on one of three nodes");
-            for kind in [ProfileKind::Cpu, ProfileKind::Alloc, ProfileKind::Lock] {
+            for kind in [ProfileKind::Cpu, ProfileKind::Alloc, ProfileKind::Wait] {
                 let file = format!("{}-{}", method.to_lowercase(), kind.name());
                 let rate = share(0.7, &*name, Done::breaking_point);
                 let profile = Case::profile(file, &title, plan.clone(), kind, Some(rate));

@@ -60,7 +60,7 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
         let load = Load::At(rate());
         let mut cases = vec![Case::new(mode, longer.clone(), load).at("even", mode)];
         if mode == "sync" {
-            for kind in [ProfileKind::Cpu, ProfileKind::Lock] {
+            for kind in [ProfileKind::Cpu, ProfileKind::Wait] {
                 let file = format!("put-{}", kind.name());
                 let plan = longer.clone();
                 cases.push(Case::profile(

@@ -46,7 +46,7 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
     plan.seconds = context.effort().pick(2.0, 40.0, 120.0);
     let disturbed = watched(context, &busy, &plan)?;
     let mut profiles = Vec::new();
-    for kind in [ProfileKind::Cpu, ProfileKind::Lock] {
+    for kind in [ProfileKind::Cpu, ProfileKind::Wait] {
         let mut plan = plan.clone();
         plan.warmup_seconds = 0.0;
         let profile = profile::under_load(context, &busy.nodes[0], &plan, kind)?;

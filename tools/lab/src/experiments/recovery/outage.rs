@@ -82,7 +82,7 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
         Err(error) => return Err(error),
     };
     cluster.nodes[2].freeze();
-    let frozen = profile::under_load(context, &cluster.nodes[0], &plan, ProfileKind::Lock)?;
+    let frozen = profile::under_load(context, &cluster.nodes[0], &plan, ProfileKind::Wait)?;
     cluster.nodes[2].thaw();
     describe(
         page,
@@ -169,8 +169,8 @@ fn describe(page: &mut Page, outcome: &OutageResults) {
     page.keep_value("hints", units::count(outcome.hints));
     let seconds = outcome.heal_seconds.map_or(f64::NAN, |seconds| seconds);
     page.keep_value("time to hand over", units::seconds(seconds));
-    let title = format!("The third node frozen: {}", ProfileKind::Lock.title());
-    figures::profile(page, "frozen-lock", &title, &outcome.frozen);
+    let title = format!("The third node frozen: {}", ProfileKind::Wait.title());
+    figures::profile(page, "frozen-wait", &title, &outcome.frozen);
     let mut table = MarkdownTable::new([
         "the third node",
         "seconds",
@@ -219,7 +219,7 @@ mod tests {
             run: Ok(run),
             hints: 0,
             heal_seconds: Some(0.0),
-            frozen: FoldedProfile::parse(ProfileKind::Lock, 1.0, "queue;peers;answer 2000000000"),
+            frozen: FoldedProfile::parse(ProfileKind::Wait, 1.0, "queue;peers;answer 2000000000"),
         }
     }
 

@@ -53,10 +53,10 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
     };
     let one = |series, size| vec![Case::new(size, plan.clone(), Load::At(rate())).at(series, size)];
     let waits = Case::profile(
-        "put-lock",
+        "put-wait",
         "PUT with the defaults",
         plan.clone(),
-        ProfileKind::Lock,
+        ProfileKind::Wait,
         Some(rate()),
     );
     let defaults = Case::new(DEFAULTS, searched, Load::BreakingPoint);

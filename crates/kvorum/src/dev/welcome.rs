@@ -37,7 +37,7 @@ pub(super) fn text(layout: &ClusterLayout, console: &str) -> String {
         "\nTry:\n  \
          {program} put hello world --url {first}{program_access}\n  \
          {program} get hello --url {second}{program_access}\n  \
-         {program} scan --cluster --url {third}{program_access}"
+         {program} scan --url {third}{program_access}"
     );
     let replicas = match nodes.len() {
         1 => "",

@@ -79,7 +79,7 @@ impl NodeOptions {
                 connect_max: CONNECT_MAX.min(timeout),
                 silence_max: timeout,
             },
-            range_silence_max: given,
+            scan_silence_max: given,
             retries: self.retries,
             repeats_writes,
         };

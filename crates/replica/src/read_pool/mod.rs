@@ -30,8 +30,7 @@ pub enum Read {
     Key {
         /// The key.
         key: Box<[u8]>,
-        /// A long value takes its reservation of it in the pool, so that the values whose answers
-        /// wait are bounded.
+        /// Long values reserve from this, which bounds those waiting to be sent.
         quota: Arc<Quota>,
         /// What held for the store before the read.
         before: BeforeRead,

@@ -195,7 +195,7 @@ fn help_succeeds_and_shows_defaults() {
     for words in [
         "--durability <MODE>",
         "[default: sync]",
-        "[default: 16MiB; with less than",
+        "[default: 16MiB; less if --memory is below 256MiB]",
         "[default: 1s]",
     ] {
         assert!(page.contains(words), "{words}");

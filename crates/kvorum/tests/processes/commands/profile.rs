@@ -100,7 +100,7 @@ fn failures_are_reported_in_one_line() {
         Process::spawn(command.current_dir(&folder)).end()
     };
     for (words, line) in [
-        (&["--kind", "heap"][..], "cpu, alloc, lock"),
+        (&["--kind", "heap"][..], "cpu, alloc, wait"),
         (&["--seconds", "0"], "1 to 60"),
         (&["--seconds", "61"], "1 to 60"),
         (&["--output", "."], "folder"),

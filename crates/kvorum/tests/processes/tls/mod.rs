@@ -68,7 +68,7 @@ fn every_command_works_over_tls() {
     let long = "l".repeat(1 << 20);
     cluster.entities("put long -", long.as_bytes());
     assert_eq!(
-        cluster.entities("scan --cluster", b""),
+        cluster.entities("scan", b""),
         format!("k\tv\nlong\t{long}\n")
     );
 
@@ -76,7 +76,7 @@ fn every_command_works_over_tls() {
     let file = file.to_str().unwrap();
     cluster.entities(&format!("export {file}"), b"");
     cluster.entities("delete k", b"");
-    assert_eq!(cluster.entities("scan --cluster --count", b""), "1\n");
+    assert_eq!(cluster.entities("scan --count", b""), "1\n");
     cluster.entities(&format!("import {file}"), b"");
     assert_eq!(cluster.entities("get k", b""), "v");
 

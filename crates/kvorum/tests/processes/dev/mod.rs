@@ -185,7 +185,7 @@ fn three_nodes_know_their_names_and_end_together() {
     for (command, printed) in [
         ("put hello", "stored: version"),
         ("get hello", "world"),
-        ("scan", "hello\tworld\n"),
+        ("scan --url", "hello\tworld\n"),
     ] {
         let line = said.lines().find(|line| line.contains(command)).unwrap();
         let words: Vec<&str> = line.split_whitespace().skip(1).collect();

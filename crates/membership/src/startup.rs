@@ -23,8 +23,8 @@ pub enum MembershipError {
     /// The folder belongs to a cluster of other nodes.
     #[error(
         "the data folder belongs to a cluster of {was}, and the list is now {is}: nodes cannot \
-         join or leave yet, so start this node with the list that it had, or with an empty \
-         --data folder (a node may change its URL, but not its name)"
+         join or leave yet, so start this node with the list that it had (a node may change \
+         its URL, but not its name)"
     )]
     OtherNodes {
         /// The names in the folder.

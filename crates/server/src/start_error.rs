@@ -38,6 +38,15 @@ pub enum StartError {
     },
 }
 
+impl StartError {
+    /// Whether a restart with the same options fails again: the data folder is that of a node or a
+    /// cluster that the options do not name.
+    #[must_use]
+    pub fn is_of_options(&self) -> bool {
+        matches!(self, Self::Node(OpenError::Membership(_)))
+    }
+}
+
 /// The limit of open files is too low for a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(

@@ -25,7 +25,9 @@ pub(super) struct QuorumOverview {
     pub(super) nodes: usize,
     /// The nodes that serve and whose answers count.
     pub(super) voters: usize,
-    /// How many of them may fail and leave a quorum; left out if there is none now.
+    /// Those of them whose stores take puts: their disks are not full, and files can be written.
+    pub(super) writers: usize,
+    /// How many of these may fail and leave a quorum for puts; left out if there is none now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) failures_tolerated: Option<usize>,
 }
@@ -39,12 +41,16 @@ impl QuorumOverview {
                     Some("voter" | "forced_voter")
                 )
         };
-        let voters = nodes.iter().filter(counts).count();
+        let voters = nodes.iter().filter(counts);
+        let takes_puts =
+            |node: &&NodeOverview| matches!(node.store.as_deref(), None | Some("open"));
+        let writers = voters.clone().filter(takes_puts).count();
         let majority = nodes.len() / 2 + 1;
         Self {
             nodes: nodes.len(),
-            voters,
-            failures_tolerated: voters.checked_sub(majority),
+            voters: voters.count(),
+            writers,
+            failures_tolerated: writers.checked_sub(majority),
         }
     }
 }
@@ -60,6 +66,9 @@ pub(super) struct NodeOverview {
     pub(super) state: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) replica_state: Option<String>,
+    /// Whether its store takes puts: `open`, or why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) store: Option<String>,
     /// Its load and its disk; left out if it has said nothing, and for tokens without the right
     /// `metrics`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -133,6 +142,7 @@ impl Overview {
                     certificate_seconds_left: status.and_then(certificate_seconds_left),
                     state: state_of(node).to_owned(),
                     replica_state: replica_state_of(node, &cluster.nodes),
+                    store: status.map(|status| status.store.state.clone()),
                     hints_waiting: hints_for(&cluster.nodes, &node.name),
                     background_share: status.map(|status| status.background.share),
                     rebuild: status.and_then(|status| status.repair.rebuild.clone()),

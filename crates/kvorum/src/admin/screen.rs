@@ -103,9 +103,13 @@ fn quorum_line(quorum: &QuorumOverview) -> Line {
     let QuorumOverview {
         nodes,
         voters,
+        writers,
         failures_tolerated,
     } = quorum;
-    let count = format!("{voters} of {} vote", counted(*nodes as u64, "node"));
+    let mut count = format!("{voters} of {} vote", counted(*nodes as u64, "node"));
+    if writers < voters {
+        count += &format!(", and {writers} of them can store puts");
+    }
     match failures_tolerated {
         None => Line {
             text: format!("{count}: too few for a quorum of all nodes"),
@@ -117,7 +121,7 @@ fn quorum_line(quorum: &QuorumOverview) -> Line {
         },
         Some(failures) => Line {
             text: format!("{count}: {failures} may fail"),
-            tone: if voters == nodes {
+            tone: if writers == nodes {
                 Tone::Good
             } else {
                 Tone::Warn
@@ -478,6 +482,15 @@ mod tests {
             let nodes: Vec<NodeOverview> = states.iter().map(|state| serving("a", state)).collect();
             let line = quorum_line(&QuorumOverview::of(&nodes));
             assert_eq!((line.tone, &*line.text), (tone, text));
+        }
+        let mut nodes = ["voter"; 3].map(|state| serving("a", state));
+        for text in [
+            "3 of 3 nodes vote, and 2 of them can store puts: none may fail",
+            "3 of 3 nodes vote, and 1 of them can store puts: too few for a quorum of all nodes",
+        ] {
+            let open = nodes.iter_mut().find(|node| node.store.is_none()).unwrap();
+            open.store = Some("disk full".to_owned());
+            assert_eq!(quorum_line(&QuorumOverview::of(&nodes)).text, text);
         }
     }
 }

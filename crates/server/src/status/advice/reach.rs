@@ -10,6 +10,8 @@ use units::{counted, rough_span as span};
 const SILENT: &str = "A node is down or silent";
 const REFUSING: &str = "Nodes refuse each other";
 
+const SAME_LIST: &str = "Give all nodes the same --cluster, and restart those that had another";
+
 /// Two nodes, the first by name first.
 type Pair<'a> = (&'a str, &'a str);
 
@@ -61,6 +63,7 @@ pub(super) fn of(view: View<'_>) -> (Vec<Advice>, Refusing<'_>) {
         .collect();
     let nodes = view.nodes.iter();
     advice.extend(nodes.filter_map(|node| of_silent(view, node, &refusing)));
+    advice.extend(of_other_urls(view));
     advice.extend(of_apart(view, &refusing));
     (advice, refusing)
 }
@@ -68,10 +71,7 @@ pub(super) fn of(view: View<'_>) -> (Vec<Advice>, Refusing<'_>) {
 /// What to do about nodes that refuse each other.
 fn of_refusing(problem: &str, pairs: &BTreeSet<Pair<'_>>) -> Advice {
     let (thing, remedy) = match problem {
-        "other members" => (
-            "list of nodes",
-            "Give all nodes the same --cluster, and restart those that had another",
-        ),
+        "other members" => ("list of nodes", SAME_LIST),
         "other secret" => (
             "secret",
             "Give all nodes the same --cluster-secret-file, and restart those that had another",
@@ -199,6 +199,22 @@ fn of_other_release(name: &str) -> Advice {
     let what = "it is of another release, which does not say all of how it is";
     let remedy = "Upgrade all nodes to one release";
     Advice::of_node(Severity::Note, name, what, remedy, SILENT)
+}
+
+/// Nodes that look for another one at a URL at which it is not.
+fn of_other_urls(view: View<'_>) -> impl Iterator<Item = Advice> {
+    let members = view.statuses();
+    let members = members.flat_map(|status| status.others().map(move |other| (status, other)));
+    let members = members.filter(|(_, member)| member.state != "up");
+    members.filter_map(move |(status, member)| {
+        let own = view.statuses().find(|own| own.name == member.name)?;
+        let what = format!(
+            "its list says that {} is at {}, and {} says that it is at {}",
+            own.name, member.url, own.name, own.url
+        );
+        (own.url != member.url)
+            .then(|| Advice::of_node(Severity::Bad, &status.name, what, SAME_LIST, REFUSING))
+    })
 }
 
 /// Nodes that run and have had no connection for long.

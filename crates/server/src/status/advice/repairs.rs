@@ -30,7 +30,7 @@ fn of_time(view: View<'_>, status: &Status) -> Option<Advice> {
     let (who, remedy) = if requests > 0.0 {
         (
             "its clients leave repairs",
-            "Give the cluster more nodes or cores, or less load",
+            "Give the nodes more cores, or less load",
         )
     } else {
         (

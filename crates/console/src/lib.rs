@@ -14,6 +14,7 @@
 //! - [`POLICY`] allows scripts, styles and connections only from the node that served the
 //!   page, and none within the markup.
 //! - The token of the reader stays in a variable of the module: no storage, no cookie.
+//!   The tab keeps, for a reload, only the token of a supervisor and the score of the tour.
 //! - A token of a supervisor in the address (`#dev=`) counts only on [`supervisor_page`]: a
 //!   node is not to be taken for one because a link says so.
 
@@ -159,6 +160,7 @@ const HANDBOOK: &str = concat!(
 const SCRIPT: &str = concat!(
     include_str!("../assets/script/base/elements.js"),
     include_str!("../assets/script/base/words.js"),
+    include_str!("../assets/script/base/tab.js"),
     include_str!("../assets/script/keys/key_bytes.js"),
     include_str!("../assets/script/base/node_api.js"),
     include_str!("../assets/script/base/dev_cluster.js"),

@@ -29,7 +29,10 @@ function go(name, parameters) {
 
 /** Shows what the address names. */
 function route() {
-  meetSupervisor();
+  if (meetSupervisor()) {
+    drawFrame();
+    poll();
+  }
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
   const name = Object.hasOwn(PAGES, path) ? path : "cluster";
   const main = document.getElementById("main");
@@ -63,7 +66,9 @@ function drawServed({ status, failure }) {
   const served = document.querySelector("header .served");
   const name = status?.name ?? location.host;
   const text = failure
-    ? `${name} does not answer`
+    ? isRefused(failure)
+      ? "kvorum dev refuses this page"
+      : `${name} does not answer`
     : status
       ? `${dev ? "" : `${name}, `}${status.version}, up for ${span(status.uptime_seconds)}`
       : "asking …";
@@ -73,13 +78,19 @@ function drawServed({ status, failure }) {
   served.className = `served state ${level}`;
 }
 
-/** Starts the console. */
-function start() {
-  meetSupervisor();
+/** Draws what stands above all pages: their names, and the choice of the node that answers. */
+function drawFrame() {
   const shown = Object.entries(PAGES).filter(([name]) => dev?.hasTour || name !== "tour");
   const links = shown.map(([name, { word }]) => h("a", { href: hrefOf(name), "data-page": name }, word));
   document.querySelector("nav").replaceChildren(...links);
+  document.querySelector("header .through")?.remove();
   if (dev) document.querySelector("header").append(nodeChoice(lookThrough));
+}
+
+/** Starts the console. */
+function start() {
+  meetSupervisor();
+  drawFrame();
   document.querySelector(".skip").addEventListener("click", (event) => {
     event.preventDefault();
     document.getElementById("main").focus();

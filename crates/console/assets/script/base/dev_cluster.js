@@ -11,14 +11,37 @@ let dev = null;
 /** How long what the supervisor is to do may take, in milliseconds. */
 const SUPERVISOR_MS_MAX = 60000;
 
-/** Takes the token of the supervisor, which marks its page, from the address and the screen. */
+/** How many nodes the supervisor has that marks its page; undefined on a node of its own. */
+const SUPERVISED = document.documentElement.dataset.dev;
+
+/** Under which name the tab keeps the token of the supervisor. */
+const DEV_TOKEN = "kvorum-dev";
+
+/**
+ * Takes the token of the supervisor from the address and the screen, and has the tab keep it
+ * for a reload.
+ *
+ * @returns {boolean} whether there is one that was not known
+ */
 function meetSupervisor() {
-  const found = /^#dev=([\w-]+)$/.exec(location.hash);
-  const nodes = document.documentElement.dataset.dev;
-  if (!found || nodes === undefined) return;
-  dev = { token: found[1], node: 1, hasTour: nodes === "3" };
+  if (SUPERVISED === undefined) return false;
+  const found = /^#dev=([\w-]+)$/.exec(location.hash)?.[1];
+  const token = found ?? keptInTab(DEV_TOKEN);
+  const isNew = token !== null && token !== dev?.token;
+  if (isNew) dev = { token, node: 1, hasTour: SUPERVISED === "3" };
+  if (found === undefined) return isNew;
+  keepInTab(DEV_TOKEN, found);
   history.replaceState(null, "", hrefOf(dev.hasTour ? "tour" : "cluster"));
+  return isNew;
 }
+
+/** Whether the supervisor refuses the page, because it has no token or another one. */
+function isRefused(failure) {
+  return SUPERVISED !== undefined && failure?.status === 403;
+}
+
+/** What helps then. */
+const TOKEN_REMEDY = "Open the address that kvorum dev printed again: its token is missing.";
 
 /**
  * Where the supervisor of a local cluster takes requests for a node: the one that answers,

@@ -79,6 +79,7 @@ function goneBar(lookThrough) {
       const isAllGone = dev && failure.status === 0;
       const others = (status?.cluster ?? []).map((member, index) => [member, index + 1]);
       const links = others.filter(([member]) => member.name !== status.name);
+      if (isRefused(failure)) return void replace(element, h("p", {}, TOKEN_REMEDY));
       replace(
         element,
         h(

@@ -124,6 +124,8 @@ function tourPage(root) {
     title: "Tour",
     leave: healAfterTour,
     route(query) {
+      // Without the token of the supervisor nobody knows, and the bar above says what to do.
+      if (!dev && SUPERVISED !== undefined) return;
       if (!dev?.hasTour) return void replace(root, howToStart());
       if (!state.status) return;
       const wanted = Math.max(1, Math.min(TOUR.length + 1, parseInt(query.get("step"), 10) || 1)) - 1;

@@ -144,6 +144,34 @@ fn a_node_is_broken_and_healed_with_the_keyboard() {
 }
 
 #[test]
+fn a_reload_keeps_the_token_and_a_page_without_it_says_what_to_do() {
+    let Some(mut seen) = Seen::start() else {
+        return;
+    };
+    seen.show("cluster");
+    seen.browser.wait_for_text(".lead", "All 3 nodes are up");
+    seen.browser.evaluate("globalThis.isOld = true");
+    seen.browser.call("Page.reload", &json!({}));
+    seen.browser.wait_for("globalThis.isOld === undefined");
+    seen.browser.wait_for_text(".lead", "All 3 nodes are up");
+    assert_eq!(seen.browser.evaluate("localStorage.length"), 0);
+
+    seen.browser.evaluate("sessionStorage.clear()");
+    seen.browser.call("Page.reload", &json!({}));
+    let missing = "Open the address that kvorum dev printed again: its token is missing.";
+    seen.browser.wait_for_text(".gone", missing);
+    seen.browser.wait_for_text(".served", "refuses this page");
+    // The address with the token helps at once, in the same tab.
+    let token = seen.token.clone();
+    seen.browser
+        .evaluate(&format!("location.hash = '#dev={token}'"));
+    seen.browser.wait_for_text(".steps", "Certificate");
+    seen.show("cluster");
+    seen.browser.wait_for_text(".lead", "All 3 nodes are up");
+    seen.end();
+}
+
+#[test]
 fn a_silent_node_is_shown_by_the_others_and_another_one_can_be_looked_through() {
     let Some(mut seen) = Seen::start() else {
         return;

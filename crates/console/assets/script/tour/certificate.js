@@ -6,7 +6,30 @@
  *
  * @type {Map<number, {guess: number, truth: number}>}
  */
-const predictions = new Map();
+const predictions = keptPredictions();
+
+/** The predictions that the tab has kept over a reload. */
+function keptPredictions() {
+  try {
+    const kept = JSON.parse(keptInTab("kvorum-tour") ?? "[]");
+    return new Map(kept.filter(([index, { guess, truth }]) => [guess, truth].every((at) => at in TOUR[index].answers)));
+  } catch {
+    return new Map();
+  }
+}
+
+/** Notes what was predicted of a step, and what came true. The first time counts. */
+function notePrediction(index, prediction) {
+  if (predictions.has(index)) return;
+  predictions.set(index, prediction);
+  keepInTab("kvorum-tour", JSON.stringify(Array.from(predictions)));
+}
+
+/** Forgets all predictions. */
+function forgetPredictions() {
+  predictions.clear();
+  keepInTab("kvorum-tour", null);
+}
 
 /** How many steps were taken, and in how many the prediction came true. */
 function scoreOf() {
@@ -14,8 +37,8 @@ function scoreOf() {
   return { taken: taken.length, right: taken.filter(({ guess, truth }) => guess === truth).length };
 }
 
-/** How far the reader is, and the score. */
-function tourProgress() {
+/** How far the reader is, and the score; `startAgain` forgets it. */
+function tourProgress(startAgain) {
   const { taken, right } = scoreOf();
   const said = taken === 0 ? `${TOUR.length} steps` : `${taken} of ${TOUR.length} steps, ${right} as predicted`;
   return h(
@@ -23,6 +46,7 @@ function tourProgress() {
     { class: "progress" },
     h("progress", { max: TOUR.length, value: taken, "aria-label": "Steps of the tour that were taken" }),
     h("span", {}, said),
+    taken === 0 ? null : h("button", { type: "button", "data-focus": "start again", onclick: startAgain }, "Start again"),
   );
 }
 

@@ -23,6 +23,14 @@ addEventListener("pagehide", () => {
 function tourPage(root) {
   let step = null;
 
+  /** Begins the tour anew, without a score. */
+  function startAgain() {
+    forgetPredictions();
+    history.replaceState(null, "", hrefOf("tour"));
+    show(0);
+    root.querySelector("h2").focus();
+  }
+
   /** Draws a step from its beginning. */
   function show(index) {
     const isNext = step !== null && step !== index;
@@ -30,13 +38,13 @@ function tourPage(root) {
     if (index === TOUR.length) {
       root.replaceChildren(
         h("h1", { class: "hidden" }, "Tour"),
-        h("div", { class: "tour-head" }, stepList(index), tourProgress()),
+        h("div", { class: "tour-head" }, stepList(index), tourProgress(startAgain)),
         h("div", { class: "prose" }, present(certificate())),
       );
       if (isNext) root.querySelector("h2").focus();
       return;
     }
-    const head = h("div", { class: "tour-head" }, stepList(index), tourProgress());
+    const head = h("div", { class: "tour-head" }, stepList(index), tourProgress(startAgain));
     const { title, lesson, question, answers, run, seen } = TOUR[index];
     const names = (state.status?.cluster ?? []).map((member) => member.name);
     const stage = stageOf(names);
@@ -79,8 +87,8 @@ function tourPage(root) {
         isToHeal = true;
         await cast.healed();
         const truth = await run(cast);
-        if (!predictions.has(index)) predictions.set(index, { guess, truth });
-        if (step === index) replace(head, stepList(index), tourProgress());
+        notePrediction(index, { guess, truth });
+        if (step === index) replace(head, stepList(index), tourProgress(startAgain));
         replace(
           outcome,
           outcomeOf(answers, guess, truth, seen),

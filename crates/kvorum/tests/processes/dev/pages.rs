@@ -229,6 +229,17 @@ fn a_tour_that_is_left_leaves_no_broken_node() {
     seen.browser.wait_for(stopped);
     seen.browser
         .wait_for_text(".progress", "1 of 7 steps, 1 as predicted");
+    // A reload keeps the score, until the reader starts again.
+    seen.browser.evaluate("globalThis.isOld = true");
+    seen.browser.call("Page.reload", &json!({}));
+    seen.browser.wait_for("globalThis.isOld === undefined");
+    seen.browser
+        .wait_for_text(".progress", "1 of 7 steps, 1 as predicted");
+    seen.browser.click(".progress button");
+    seen.browser
+        .wait_for("document.querySelector('.progress').textContent === '7 steps'");
+    take_step(&mut seen.browser, 1, 1);
+    seen.browser.wait_for(stopped);
     // The tab is closed.
     seen.browser
         .call("Page.navigate", &json!({"url": "about:blank"}));

@@ -48,15 +48,21 @@ function faultPanel(choose) {
   function drawPanel() {
     const node = nodes.find(({ name }) => name === chosen);
     const now = JSON.stringify([node, chosen, nodes.length]);
+    const wasFocused = document.activeElement === heal;
     heal.disabled = !nodes.some(isBroken);
-    if (now === drawn) return;
+    if (now !== drawn) replace(body, node ? nodeFaults(node) : noNode());
     drawn = now;
-    replace(body, node ? nodeFaults(node) : noNode());
+    // A button that is disabled loses the focus.
+    if (wasFocused && heal.disabled) focusHeading();
+  }
+
+  function focusHeading() {
+    body.querySelector("h2").focus({ preventScroll: true });
   }
 
   function noNode() {
     return [
-      h("h2", {}, "Inject faults"),
+      h("h2", { tabindex: "-1" }, "Inject faults"),
       h("p", {}, "Choose a node in the picture, and break it. The others go on: look at what queues up, what still works, and what is repaired."),
       h(
         "p",
@@ -117,7 +123,7 @@ function faultPanel(choose) {
     show(name) {
       chosen = name;
       drawPanel();
-      (body.querySelector("h2[tabindex]") ?? body.querySelector("h2")).focus({ preventScroll: true });
+      focusHeading();
     },
   };
 }

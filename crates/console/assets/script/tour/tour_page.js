@@ -48,7 +48,7 @@ function tourPage(root) {
     const { title, lesson, question, answers, run, seen } = TOUR[index];
     const names = (state.status?.cluster ?? []).map((member) => member.name);
     const stage = stageOf(names);
-    const log = h("ol", { class: "log", "aria-live": "polite", "aria-label": "What happened" });
+    const log = h("ol", { class: "log", tabindex: "-1", "aria-live": "polite", "aria-label": "What happened" });
     const outcome = h("div", { class: "outcome", role: "status" });
     const button = h("button", { type: "button", class: "main", disabled: true }, "Run the step");
     let guess = null;
@@ -73,7 +73,12 @@ function tourPage(root) {
       log.lastElementChild.scrollIntoView({ block: "nearest" });
     };
     button.addEventListener("click", async () => {
-      if (outcome.childElementCount > 0) return void show(index);
+      if (outcome.childElementCount > 0) {
+        show(index);
+        return void root.querySelector("h2").focus();
+      }
+      // A button that is disabled loses the focus: it goes to what happens, and then to the result.
+      log.focus({ preventScroll: true });
       button.disabled = true;
       options.forEach((option) => (option.firstChild.disabled = true));
       log.replaceChildren();
@@ -102,6 +107,7 @@ function tourPage(root) {
       button.disabled = false;
       button.textContent = "Run again";
       button.className = "";
+      if (document.activeElement === log) (outcome.querySelector("h3") ?? button).focus({ preventScroll: true });
       // On a phone it is above what was watched.
       outcome.scrollIntoView({ block: "nearest" });
     });
@@ -147,7 +153,7 @@ function tourPage(root) {
 function outcomeOf(answers, guess, truth, seen) {
   const isRight = guess === truth;
   return [
-    h("h3", {}, mark(isRight ? "good" : "warn", isRight ? "As you predicted" : "Not as you predicted")),
+    h("h3", { tabindex: "-1" }, mark(isRight ? "good" : "warn", isRight ? "As you predicted" : "Not as you predicted")),
     isRight ? null : h("p", {}, `You said: ${answers[guess]}. It was: ${answers[truth]}.`),
     h("p", {}, seen),
   ];

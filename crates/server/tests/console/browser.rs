@@ -205,12 +205,13 @@ impl Browser {
         self.call("Input.insertText", &json!({"text": text}));
     }
 
-    /// Presses a key: `Tab`, `Enter` or an arrow.
+    /// Presses a key: `Tab`, `Enter`, `Escape` or an arrow.
     pub(crate) fn press(&mut self, key: &str) {
         let text = if key == "Enter" { "\r" } else { "" };
         let code = match key {
             "Tab" => 9,
             "Enter" => 13,
+            "Escape" => 27,
             "ArrowLeft" => 37,
             _ => 0,
         };

@@ -15,6 +15,9 @@ function clusterPage(root) {
   let chosen = null;
   const faults = dev ? faultPanel((name) => choose(name)) : null;
   const map = clusterMap(faults ? choose : null);
+  picture.addEventListener("keydown", ({ key }) => {
+    if (key === "Escape" && chosen !== null) choose(null);
+  });
   picture.append(...present([map.element, faults?.element]));
   const chart = chartsSection();
   charts.append(chart.element);

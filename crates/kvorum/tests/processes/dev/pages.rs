@@ -137,9 +137,15 @@ fn a_node_is_broken_and_healed_with_the_keyboard() {
     seen.wait_for_mark("running");
     seen.browser.wait_for_text(".lead", all_up);
     // What closes gives the focus back to the picture.
+    let is_back = "document.activeElement.dataset.node === 'node-3'";
     seen.browser.click("[data-focus=close]");
-    seen.browser
-        .wait_for("document.activeElement.dataset.node === 'node-3'");
+    seen.browser.wait_for(is_back);
+    seen.choose();
+    let outline = "getComputedStyle(document.activeElement).outlineStyle";
+    assert_eq!(seen.browser.evaluate(outline), "solid");
+    seen.browser.press("Escape");
+    seen.browser.wait_for(is_back);
+    seen.browser.wait_for_text(".faults h2", "Inject faults");
     seen.end();
 }
 

@@ -156,6 +156,12 @@ fn a_node_that_stops_answering_is_said_to_be_silent() {
     browser.wait_for_text(".card.bad", "does not answer");
     // What was known stays on the page.
     browser.wait_for_text(".card", "voter");
+    browser.evaluate("location.hash = '#/node'");
+    browser.wait_for_text(".part-lead .state.bad", "does not answer");
+    browser.wait_for_text(".part-lead .note", "when it was last heard");
+    let usable = "document.querySelectorAll('.part-lead .good, .part-orders :enabled').length";
+    assert_eq!(browser.evaluate(usable), 0);
+    browser.evaluate("location.hash = '#/cluster'");
     cluster.start_node(0);
     browser.wait_for("document.querySelector('.served.good') !== null");
     browser.wait_for("document.querySelector('.gone').hidden");

@@ -9,12 +9,15 @@ function nodePage(root) {
   profile.append(profileSection());
   return {
     title: "Node",
-    update({ status, metrics: all }) {
+    update({ status, statusAt, failure, metrics: all }) {
       if (!status) return;
+      const isSilent = failure !== null;
+      root.classList.toggle("stale", isSilent);
       const metrics = all.get(status.name) ?? new Map();
       // Drawn once: what an order was answered stays.
       if (ordered.childElementCount === 0) ordered.append(...orders(status.cluster.length > 1));
-      redraw(lead, nodeFacts(status, metrics));
+      for (const button of ordered.querySelectorAll("button")) button.disabled = isSilent;
+      redraw(lead, nodeFacts(status, metrics, isSilent ? statusAt : null));
       if (metrics.size === 0) return;
       redraw(store, storeSection(status, metrics));
       redraw(limits, limitsSection(metrics));
@@ -22,18 +25,25 @@ function nodePage(root) {
   };
 }
 
-/** Who the node is. */
-function nodeFacts(status, metrics) {
+/** Who the node is, or was when it was last heard, if it is silent since. */
+function nodeFacts(status, metrics, silentSince) {
   const metric = (name) => metrics.get(name) ?? 0;
   return section(
     status.name,
+    silentSince === null
+      ? null
+      : h("p", { class: "note" }, `It does not answer: all figures are of ${timeOf(silentSince)}, when it was last heard.`),
     facts(
       ["Address", status.url],
       [
         "State",
-        mark(status.state === "serving" ? "good" : "warn", status.state),
-        ", ",
-        mark(REPLICA_STATE_LEVELS[status.replica_state] ?? "idle", status.replica_state),
+        silentSince === null
+          ? [
+              mark(status.state === "serving" ? "good" : "warn", status.state),
+              ", ",
+              mark(REPLICA_STATE_LEVELS[status.replica_state] ?? "idle", status.replica_state),
+            ]
+          : [mark("bad", "does not answer"), ", ", mark("idle", `was ${status.replica_state}`)],
       ],
       [
         "Clock",

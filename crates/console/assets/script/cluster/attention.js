@@ -31,8 +31,10 @@ function adviceList({ advice, adviceFailure }) {
     return h("p", { class: "note" }, `What needs attention is not known: ${adviceFailure.message}.`);
   if (!advice) return h("p", { class: "note" }, "Asking all nodes …");
   const isCalm = advice.every((item) => item.severity === "note");
+  const notes = advice.length === 1 ? "one note" : counted(advice.length, "note");
+  const calm = advice.length === 0 ? "Nothing needs attention." : `Nothing needs attention now; ${notes}:`;
   return [
-    isCalm ? h("p", { class: "calm" }, mark("good", "Nothing needs attention.")) : null,
+    isCalm ? h("p", { class: "calm" }, mark("good", calm)) : null,
     advice.length === 0
       ? null
       : h("ul", { class: "advice", "aria-label": "What needs attention" }, advice.map(adviceItem)),

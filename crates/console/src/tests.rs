@@ -137,14 +137,10 @@ fn each_runbook_that_is_linked_is_a_heading() {
         .filter(|line| line.starts_with('#'))
         .map(|line| line.trim_start_matches('#').trim())
         .collect();
-    let named = |word: &str| {
-        let parts = SCRIPT.split(word).skip(1);
-        parts
-            .filter_map(|part| part.split_once('"').map(|(name, _)| name))
-            .collect::<Vec<_>>()
-    };
-    let mut linked = named("runbook: \"");
-    linked.extend(named("const runbook = \""));
+    let parts = SCRIPT.split("runbookLink(\"").skip(1);
+    let linked: Vec<_> = parts
+        .filter_map(|part| part.split_once('"').map(|(name, _)| name))
+        .collect();
     assert!(!linked.is_empty());
     for name in linked {
         assert!(

@@ -133,8 +133,13 @@ fn a_node_is_broken_and_healed_with_the_keyboard() {
     seen.press("freeze", "Freeze");
     seen.wait_for_mark("frozen");
     seen.browser.wait_for_text(".lead", "2 of 3 nodes are up");
-    seen.browser.click("[data-focus='undo all']");
+    seen.browser
+        .evaluate("document.querySelector(\"[data-focus='undo all']\").focus()");
+    seen.browser.press("Enter");
     seen.wait_for_mark("running");
+    // The button is disabled now, so the focus is on the heading.
+    seen.browser
+        .wait_for("document.activeElement.matches('.faults h2')");
     seen.browser.wait_for_text(".lead", all_up);
     // What closes gives the focus back to the picture.
     let is_back = "document.activeElement.dataset.node === 'node-3'";
@@ -228,6 +233,8 @@ fn a_tour_that_is_left_leaves_no_broken_node() {
     seen.browser.wait_for(stopped);
     seen.browser
         .wait_for_text(".progress", "1 of 7 steps, 1 as predicted");
+    seen.browser
+        .wait_for("document.activeElement.matches('.outcome h3')");
     seen.show("keys");
     seen.wait_until_whole();
     // The prediction of the first time counts.

@@ -13,7 +13,7 @@
 //! - [`damaged_ranges`](NotedRange): which parts of the tables are damaged;
 //! - [`flushed`](Flushed): which versions came with the memtables that were
 //!   flushed a moment ago;
-//! - [`placement`](MergeRange): the level for an ingested table;
+//! - [`ingest_level`](MergeRange): the level for an ingested table;
 //! - `retired`: what readers may still hold although it was replaced;
 //! - `removed`: the space of removed files, which is freed a little at a time;
 //! - [`cursors`](LevelCursor): cursors over the tables of a level and over memtables.

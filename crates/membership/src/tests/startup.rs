@@ -48,7 +48,8 @@ fn a_folder_of_another_node_or_cluster_is_refused() {
             line.contains("a, b, c") && line.contains(&names.join(", ")),
             "{line}"
         );
-        assert!(line.contains("--data"), "it says what to do: {line}");
+        let remedy = "start this node with the list that it had";
+        assert!(line.contains(remedy), "it says what to do: {line}");
     }
     // A node that was in a cluster cannot be started without peers.
     let alone = Member::named("a", "http://127.0.0.1:1".parse().unwrap()).unwrap();

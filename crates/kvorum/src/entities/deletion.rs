@@ -60,7 +60,7 @@ pub(super) fn run(options: &DeleteOptions) -> Result<(), Failure> {
             "--retry-writes: the deletes of --prefix are always repeated: omit it",
         ));
     }
-    let (urls, client) = options.nodes.urls_and_client()?;
+    let (urls, client) = options.nodes.urls_and_client(false)?;
     let client = Arc::new(client);
     wait_for(async {
         let counted_keys = client.count(&request).await;
@@ -69,7 +69,10 @@ pub(super) fn run(options: &DeleteOptions) -> Result<(), Failure> {
             "{} with the prefix {} from the cluster of {}",
             counted(keys, "key"),
             percent_form(&prefix),
-            urls.join(", ")
+            urls.iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(", ")
         );
         if keys > 0 && !options.yes && !is_confirmed(&what)? {
             return Err(Failure::other("nothing is deleted"));

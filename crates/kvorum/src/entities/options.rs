@@ -55,21 +55,15 @@ impl NodeOptions {
         Ok(nodes.iter().map(ToString::to_string).collect())
     }
 
-    /// The URLs of the nodes, and a client of them that does not repeat a write whose outcome is
-    /// unknown.
+    /// The URLs of the nodes, and a client of them. `repeats_writes` says whether it repeats a write
+    /// whose outcome is unknown.
     ///
     /// # Errors
     /// Those of [`AccessOptions::reach`].
-    pub(super) fn urls_and_client(&self) -> Result<(Vec<String>, Client), Failure> {
-        Ok((self.urls()?, self.client(false)?))
-    }
-
-    /// A client of the nodes. `repeats_writes` says whether it repeats a write whose outcome
-    /// is unknown.
-    ///
-    /// # Errors
-    /// Those of [`AccessOptions::reach`].
-    pub(super) fn client(&self, repeats_writes: bool) -> Result<Client, Failure> {
+    pub(super) fn urls_and_client(
+        &self,
+        repeats_writes: bool,
+    ) -> Result<(Vec<NodeUrl>, Client), Failure> {
         let (urls, access) = self.access.reach(&self.urls)?;
         let nodes: Result<_, Failure> = urls.iter().map(|url| access.node(url)).collect();
         let given = self.timeout.map(|span| span.0);
@@ -83,7 +77,17 @@ impl NodeOptions {
             retries: self.retries,
             repeats_writes,
         };
-        Client::new(nodes?, settings).ok_or_else(|| Failure::usage("--url: name a node"))
+        let client = Client::new(nodes?, settings);
+        let client = client.ok_or_else(|| Failure::usage("--url: name a node"))?;
+        Ok((urls, client))
+    }
+
+    /// The client alone.
+    ///
+    /// # Errors
+    /// See [`Self::urls_and_client`].
+    pub(super) fn client(&self, repeats_writes: bool) -> Result<Client, Failure> {
+        Ok(self.urls_and_client(repeats_writes)?.1)
     }
 }
 

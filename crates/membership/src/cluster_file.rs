@@ -13,9 +13,9 @@
 //! file flags = 1 outdated | 2 boot id known | 4 commits are synced | 8 closed
 //! node       = name | node flags u8
 //!            | store id u64, start u64, acknowledged u64, if remembered
-//!            | acknowledged u64, if full pass | single copies u64, if known
+//!            | acknowledged u64, if full session | single copies u64, if known
 //!            | start count u16, start u64*, if starts known
-//! node flags = 1 remembered | 2 unaware | 4 full pass | 8 single copies known
+//! node flags = 1 remembered | 2 unaware | 4 full session | 8 single copies known
 //!            | 16 starts known
 //! name       = bytes u16 | UTF-8
 //! ```
@@ -59,7 +59,7 @@ const FLAG_CLOSED: u8 = 8;
 
 const FLAG_REMEMBERED: u8 = 1;
 const FLAG_UNAWARE: u8 = 2;
-const FLAG_FULL_PASS: u8 = 4;
+const FLAG_FULL_SESSION: u8 = 4;
 const FLAG_SINGLE_COPIES: u8 = 8;
 const FLAG_STARTS: u8 = 16;
 
@@ -111,10 +111,10 @@ pub(crate) struct StoredNode {
     pub(crate) starts: Vec<u64>,
     /// Whether it has yet to learn that an operator has accepted this node's store.
     pub(crate) is_unaware: bool,
-    /// What it had acknowledged when the last full pass began that found it equal with
+    /// What it had acknowledged when the last full session began that found it equal with
     /// this node.
-    pub(crate) at_full_pass: Option<u64>,
-    /// The versions of which it was to keep the only copy, as of that pass.
+    pub(crate) at_full_session: Option<u64>,
+    /// The versions of which it was to keep the only copy, as of that session.
     pub(crate) single_copies: Option<u64>,
 }
 
@@ -146,7 +146,7 @@ impl ClusterFile {
             bytes.push(
                 flag(node.remembered.is_some(), FLAG_REMEMBERED)
                     | flag(node.is_unaware, FLAG_UNAWARE)
-                    | flag(node.at_full_pass.is_some(), FLAG_FULL_PASS)
+                    | flag(node.at_full_session.is_some(), FLAG_FULL_SESSION)
                     | flag(node.single_copies.is_some(), FLAG_SINGLE_COPIES)
                     | flag(!node.starts.is_empty(), FLAG_STARTS),
             );
@@ -158,7 +158,7 @@ impl ClusterFile {
                 } = known;
                 [store_id, start, acknowledged]
             });
-            let counts = [node.at_full_pass, node.single_copies];
+            let counts = [node.at_full_session, node.single_copies];
             let numbers = known.into_iter().flatten();
             for number in numbers.chain(counts.into_iter().flatten()) {
                 bytes.extend_from_slice(&number.to_le_bytes());
@@ -223,7 +223,7 @@ impl ClusterFile {
             let flags = reader.u8()?;
             let mut known_flags = FLAG_REMEMBERED | FLAG_UNAWARE;
             if has_counts {
-                known_flags |= FLAG_FULL_PASS | FLAG_SINGLE_COPIES;
+                known_flags |= FLAG_FULL_SESSION | FLAG_SINGLE_COPIES;
             }
             if has_starts {
                 known_flags |= FLAG_STARTS;
@@ -243,8 +243,8 @@ impl ClusterFile {
                 0 => Some(None),
                 _ => reader.u64().map(Some),
             };
-            let (at_full_pass, single_copies) =
-                (count_if(FLAG_FULL_PASS)?, count_if(FLAG_SINGLE_COPIES)?);
+            let (at_full_session, single_copies) =
+                (count_if(FLAG_FULL_SESSION)?, count_if(FLAG_SINGLE_COPIES)?);
             let starts = match flags & FLAG_STARTS {
                 0 => Vec::new(),
                 // None would have no flag.
@@ -254,7 +254,7 @@ impl ClusterFile {
                 remembered,
                 starts,
                 is_unaware: flags & FLAG_UNAWARE != 0,
-                at_full_pass,
+                at_full_session,
                 single_copies,
             };
             nodes.insert(name, node);

@@ -69,7 +69,8 @@ mod tests;
 
 use base::{BootId, Random};
 use cluster::forgetting::StoreStart;
-use cluster::sweep::{Incarnation, PassId};
+use cluster::repair::Token;
+use cluster::sweep::Incarnation;
 use cluster::{
     Confirmation, Judgement, Members, NodeId, Remembered, ReplicaState, is_bygone, judge,
 };
@@ -440,38 +441,38 @@ impl Membership {
         }
     }
 
-    /// Why the last full pass has not filled this node's store, if one has ended and the store is
+    /// Why the last full session has not rebuilt this node's store, if one has ended and the store is
     /// still a learner.
     pub fn learner_because(&self) -> Option<String> {
         let state = lock(&self.inner.state);
         let is_learner = state.confirmation.replica_state() == ReplicaState::Learner;
-        let why = state.not_filled.as_ref().filter(|_| is_learner);
+        let why = state.not_rebuilt.as_ref().filter(|_| is_learner);
         why.map(|why| why.text(&self.inner.own))
     }
 
-    /// The present incarnation of this node's store. What a pass has found holds only
+    /// The present incarnation of this node's store. What a session has found holds only
     /// for the incarnation with which it began.
     pub fn incarnation(&self) -> Incarnation {
         lock(&self.inner.state).incarnation(&self.inner.own)
     }
 
-    /// Notes that this node begins to take part in a pass, or goes on with one.
-    pub fn pass_began(&self, pass: PassId, is_resumed: bool) {
-        lock(&self.inner.state).pass_began(&self.inner.own, pass, is_resumed);
+    /// Notes that this node begins to take part in a full session, or goes on with one.
+    pub fn session_began(&self, token: Token) {
+        lock(&self.inner.state).session_began(&self.inner.own, token);
     }
 
-    /// Notes that a full pass has ended, which found this node's store, or made it, equal
-    /// with the present stores of the nodes in `clean_with`. If those are all peers, and
-    /// the store has lost nothing since the pass began, it has what all of them have: an
+    /// Notes that a full session has ended, which found this node's store, or made it, equal
+    /// with the present stores of the nodes in `equal_with`. If those are all peers, and
+    /// the store has lost nothing since the session began, it has what all of them have: a
     /// learner counts from now on, once that is durable.
     /// `single_copies`, by node ID, are the versions of which a store is to keep the
     /// only copy.
-    pub fn full_pass_ended(&self, pass: PassId, clean_with: &[NodeId], single_copies: &[u64]) {
+    pub fn session_ended(&self, token: Token, equal_with: &[NodeId], single_copies: &[u64]) {
         let durable = self.inner.environment.acknowledged.durable();
         let schedule = {
             let mut state = lock(&self.inner.state);
-            let clean_with = (clean_with, single_copies);
-            state.full_pass_ended(&self.inner.own, pass, clean_with, durable);
+            let shown = (equal_with, single_copies);
+            state.session_ended(&self.inner.own, token, shown, durable);
             self.inner.publish(&state);
             state.versions.schedule_write()
         };

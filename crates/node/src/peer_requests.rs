@@ -25,13 +25,13 @@ impl RequestHandler for PeerRequests {
         match request {
             PeerRequest::Write(entry) => own.write_for_peer(entry, None, reply),
             PeerRequest::Repair { by, entry } => own.write_for_peer(entry, Some(by), reply),
-            PeerRequest::Mend { pass, entry } => self.sweeper.serve_mend(pass, entry, reply),
+            PeerRequest::RepairWrite { pass, entry } => self.sweeper.serve_mend(pass, entry, reply),
             PeerRequest::Read(key) | PeerRequest::ReadUnlessSame { key, .. } => {
                 own.read_for_peer(key, reply);
             }
             PeerRequest::Peek(key) => own.peek_for_peer(&key, reply),
             PeerRequest::Page(request) => own.page_for_peer(request, reply),
-            PeerRequest::Sweep(request) => self.sweeper.serve(request, reply),
+            PeerRequest::Session(request) => self.sweeper.serve(request, reply),
             PeerRequest::Examine => {
                 let own = Rc::clone(self);
                 tokio::task::spawn_local(async move {

@@ -47,7 +47,7 @@ use bytes::Bytes;
 use cluster::Miss;
 use cluster::forgetting::{Answerer, NamedBounds};
 use cluster::pages::PageRequest;
-use cluster::sweep::PassId;
+use cluster::repair::SessionId;
 use handshake::HandshakeEnvironment;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -58,19 +58,18 @@ pub use link::{AnswerHandler, Link, LinkState, LinkStatus};
 pub use log_limiter::PeerLog;
 pub use protocol::Protocol;
 pub use protocol::{
-    BULK, CONTACT, EXAMINATION, FILLS_OUTDATED, FORGETTING, MANY, NegotiatedProtocol, PAGES, PEEK,
-    REPLICA_STATE, REPORT, SAME, SWEEP, TRACES,
+    CONTACT, EXAMINATION, FORGETTING, MANY, NegotiatedProtocol, PAGES, PEEK, REBUILDS_OUTDATED,
+    REPLICA_STATE, REPORT, SAME, SESSIONS, TRACES,
 };
 pub use server::{Reply, RequestHandler, serve};
 pub use transport::{
     Dialing, LinkFaults, PEER_PROTOCOL, SeeReached, Stream, TcpTransport, Transport,
 };
 pub use wire::{
-    BOUND_KEY_BYTES_MAX, Contact, EncodedPage, FencedStore, HELD_MAX, KEY_HASHES_MAX,
-    LatencyQuantiles, NodeReport, OFFER_BYTES_MAX, OFFERS_MAX, Offer, PAGE_BYTES_MAX,
-    PAGE_ITEM_BYTES, REPORT_STATUS_BYTES_MAX, RUN_BYTES_MAX, RUN_ENTRY_BYTES_MAX, ReportedStatus,
-    Run, RunWriter, SAME_BYTES_MIN, SYMBOLS_MAX, StoreReport, SweepAnswer, SweepRequest,
-    bound_steps_max,
+    BOUND_KEY_BYTES_MAX, Contact, EncodedPage, HELD_MAX, KEY_HASHES_MAX, LatencyQuantiles,
+    NodeReport, OFFER_BYTES_MAX, OFFERS_MAX, Offer, PAGE_BYTES_MAX, PAGE_ITEM_BYTES,
+    REPORT_STATUS_BYTES_MAX, RUN_BYTES_MAX, RUN_ENTRY_BYTES_MAX, RepairAnswer, RepairRequest,
+    ReportedStatus, Run, RunWriter, SAME_BYTES_MIN, SYMBOLS_MAX, StoreReport, bound_steps_max,
 };
 
 /// The most calls in flight on one connection: as many as its runtime may have
@@ -96,10 +95,10 @@ pub enum PeerRequest {
     /// What is the freshest version of this key, whether or not your store counts? A peer of
     /// an older release is sent a read.
     Peek(Bytes),
-    /// Store this version, which a pass of a sweep brings.
-    Mend {
-        /// The pass.
-        pass: PassId,
+    /// Store this version, which a repair session brings.
+    RepairWrite {
+        /// The session.
+        session: SessionId,
         /// The version.
         entry: Entry,
     },
@@ -111,8 +110,8 @@ pub enum PeerRequest {
         /// The version.
         entry: Entry,
     },
-    /// Do this for a sweep.
-    Sweep(SweepRequest),
+    /// Do this for a repair session.
+    Session(RepairRequest),
     /// What do you have of the next keys of a scan?
     Page(PageRequest),
     /// How are you?
@@ -129,13 +128,7 @@ impl PeerRequest {
             | Self::Read(_)
             | Self::ReadUnlessSame { .. }
             | Self::Peek(_) => 0,
-            Self::Sweep(SweepRequest::Pull { .. }) => SWEEP | BULK,
-            Self::Sweep(
-                SweepRequest::Fence { .. }
-                | SweepRequest::Forget { .. }
-                | SweepRequest::Disregard { .. },
-            ) => SWEEP | FORGETTING,
-            Self::Mend { .. } | Self::Sweep(_) => SWEEP,
+            Self::RepairWrite { .. } | Self::Session(_) => SESSIONS,
             Self::Page(_) => PAGES,
             Self::Examine => EXAMINATION,
         }
@@ -144,22 +137,24 @@ impl PeerRequest {
     /// Whether it has a value that travels in pieces.
     fn is_long(&self) -> bool {
         match self {
-            Self::Write(entry) | Self::Mend { entry, .. } | Self::Repair { entry, .. } => {
+            Self::Write(entry) | Self::RepairWrite { entry, .. } | Self::Repair { entry, .. } => {
                 wire::message::is_long(entry)
             }
             Self::Read(_)
             | Self::ReadUnlessSame { .. }
             | Self::Peek(_)
-            | Self::Sweep(_)
+            | Self::Session(_)
             | Self::Page(_)
             | Self::Examine => false,
         }
     }
 
-    /// Whether it belongs to a sweep, which fills stores. A node looks at what another one holds
-    /// before it buries what its own store has left.
-    pub(crate) fn is_of_sweep(&self) -> bool {
-        matches!(self, Self::Mend { .. } | Self::Sweep(_) | Self::Peek(_))
+    /// Whether it belongs to a repair, which rebuilds stores.
+    pub(crate) fn is_of_repair(&self) -> bool {
+        matches!(
+            self,
+            Self::RepairWrite { .. } | Self::Session(_) | Self::Peek(_)
+        )
     }
 }
 
@@ -183,9 +178,9 @@ pub enum PeerAnswer {
     },
     /// The replica did not handle the request.
     Missed(Miss),
-    /// The answer to a request of a sweep.
-    Swept(SweepAnswer),
-    /// The answer to [`SweepRequest::Pull`].
+    /// The answer to a request of a repair session.
+    Session(RepairAnswer),
+    /// The answer to [`RepairRequest::Pull`].
     Pulled(Run),
     /// A page of a scan.
     Paged(EncodedPage),

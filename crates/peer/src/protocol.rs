@@ -16,23 +16,20 @@ use std::fmt;
 /// store stands whenever that changes.
 pub const REPLICA_STATE: u64 = 1;
 
-/// The dialled side takes part in sweeps: frames of the kinds `sweep`, `swept`
-/// and `mend`. The features 2 and 32 were earlier forms of these frames.
-pub const SWEEP: u64 = 128;
+/// The dialled side takes part in repair sessions: frames of the kinds `session`, `session
+/// answer`, `repair write` and `run`. The features 2, 4, 32 and 128 were earlier forms of them.
+pub const SESSIONS: u64 = 65_536;
 
-/// The dialled side sends ranges in bulk: it takes `pull` requests of sweeps, and
-/// answers with frames of the kind `run`.
-pub const BULK: u64 = 4;
 /// The acceptor reports with its heartbeats what it has: frames of the kind `report`.
 pub const REPORT: u64 = 8;
 
-/// The acceptor serves a dialler whose store is outdated the requests of sweeps, which
-/// fill that store, and refuses its other requests. An acceptor without the feature
+/// The acceptor serves a dialler whose store is outdated the requests of repair sessions, which
+/// rebuild that store, and refuses its other requests. An acceptor without the feature
 /// closes the connection.
-pub const FILLS_OUTDATED: u64 = 16;
+pub const REBUILDS_OUTDATED: u64 = 16;
 
 /// What both sides say of forgetting: frames of the kinds `forgets` and `repair`, and
-/// the reason `obsolete` in `missed` frames; and `fence` and `forget` requests of sweeps.
+/// the reason `obsolete` in `missed` frames.
 pub const FORGETTING: u64 = 64;
 
 /// The dialled side serves pages of scans: frames of the kinds `page` and `paged`.
@@ -86,10 +83,9 @@ impl Protocol {
         least: 1,
         greatest: 1,
         features: REPLICA_STATE
-            | SWEEP
-            | BULK
+            | SESSIONS
             | REPORT
-            | FILLS_OUTDATED
+            | REBUILDS_OUTDATED
             | FORGETTING
             | MANY
             | PAGES

@@ -39,11 +39,13 @@
 mod model;
 mod request;
 mod session;
+mod session_id;
 mod store;
 mod token;
 
 pub use request::{SessionAnswer, SessionRequest};
 pub use session::{Compared, Next, Session, SessionAction, SessionEvent, Shown};
+pub use session_id::SessionId;
 pub use store::{
     Admission, Arriving, SESSION_IDLE_MAX, ShownBelow, StoreAction, StoreEvent, StoreRecord,
     StoreState, Way,

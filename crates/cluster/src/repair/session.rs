@@ -197,6 +197,13 @@ impl Session {
         self.token
     }
 
+    /// Whether a node takes part, and has answered or is still asked.
+    #[must_use]
+    pub fn takes_part(&self, node: NodeId) -> bool {
+        let node = self.nodes.get(node.index());
+        node.is_some_and(|node| node.takes_part)
+    }
+
     /// What a checkpoint remembers.
     #[must_use]
     pub fn shown(&self) -> Shown {

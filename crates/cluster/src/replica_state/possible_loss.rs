@@ -13,7 +13,7 @@ pub struct LostStore {
     pub single_copies: Option<u64>,
     /// The writes that it has acknowledged since a full pass last made it equal with a
     /// store that is left; `None` if that is not known.
-    pub since_full_pass: Option<u64>,
+    pub since_full_session: Option<u64>,
 }
 
 /// How many acknowledged writes may be lost.
@@ -22,7 +22,7 @@ pub struct PossibleLoss {
     /// The versions of which a lost store was to keep the only copy.
     pub single_copies: u64,
     /// The writes that several lost stores have acknowledged since a full pass.
-    pub since_full_pass: u64,
+    pub since_full_session: u64,
     /// Whether there is a part that is not known.
     pub has_unknown: bool,
 }
@@ -34,11 +34,11 @@ impl PossibleLoss {
         for store in lost {
             let shared = match lost.len() {
                 1 => Some(0),
-                _ => store.since_full_pass,
+                _ => store.since_full_session,
             };
             let sum = |sum: u64, more: Option<u64>| sum.saturating_add(more.unwrap_or(0));
             loss.single_copies = sum(loss.single_copies, store.single_copies);
-            loss.since_full_pass = sum(loss.since_full_pass, shared);
+            loss.since_full_session = sum(loss.since_full_session, shared);
             loss.has_unknown |= store.single_copies.is_none() || shared.is_none();
         }
         loss
@@ -46,7 +46,7 @@ impl PossibleLoss {
 
     /// At most this many are lost, besides what is not known.
     pub fn writes_max(self) -> u64 {
-        self.single_copies.saturating_add(self.since_full_pass)
+        self.single_copies.saturating_add(self.since_full_session)
     }
 }
 
@@ -54,10 +54,10 @@ impl PossibleLoss {
 mod tests {
     use super::*;
 
-    fn store(single_copies: Option<u64>, since_full_pass: Option<u64>) -> LostStore {
+    fn store(single_copies: Option<u64>, since_full_session: Option<u64>) -> LostStore {
         LostStore {
             single_copies,
-            since_full_pass,
+            since_full_session,
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a recent sweep may pass over.
+//! What an incremental repair may pass over.
 //!
 //! A pair of nodes that was found equal up to a cut differs later only in
 //! versions that arrived since. Each node knows, for parts of the key space, the
@@ -154,6 +154,15 @@ impl KeyBounds {
     pub fn at_most(mut self, most: Timestamp) -> Self {
         for (_, bound) in &mut self.steps {
             *bound = most.min(*bound);
+        }
+        self
+    }
+
+    /// The function with no bound below `least`.
+    #[must_use]
+    pub fn at_least(mut self, least: Timestamp) -> Self {
+        for (_, bound) in &mut self.steps {
+            *bound = least.max(*bound);
         }
         self
     }

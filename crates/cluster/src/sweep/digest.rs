@@ -29,7 +29,7 @@ impl Item {
 
     /// The item of a key's newest version.
     ///
-    /// Every node of a pass gives the same `cut`, so all agree on what has
+    /// Every node of a session gives the same `cut`, so all agree on what has
     /// expired, whatever their own clocks say.
     #[must_use]
     pub fn of(entry: EntryRef<'_>, cut: Timestamp) -> Self {

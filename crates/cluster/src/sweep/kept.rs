@@ -1,7 +1,7 @@
 //! What a node keeps in a range of keys, summed up for those who compare nodes from
 //! outside.
 //!
-//! It is the digest that nodes compare in a pass, over any range, with the bytes that
+//! It is the digest that nodes compare in a session, over any range, with the bytes that
 //! the items stand for. Two nodes that keep the same give the same for the same
 //! [`KeptScope`], although a value that has expired may be a tombstone on one of them.
 

@@ -1,21 +1,19 @@
-//! What a sweep compares: anti-entropy by scans.
+//! What a repair compares: anti-entropy by scans.
 //!
 //! Two replicas of a key can differ for longer than hints live: a hint can be
-//! dropped, lost with its node, or never be kept. A **sweep** walks the key
+//! dropped, lost with its node, or never be kept. A **repair** walks the key
 //! space, compares what the nodes keep, and sends each missing version where it
 //! belongs. It keeps no hash tree beside the data, because a tree taxes every
 //! write; it scans.
 //!
 //! ```text
-//! pass   one walk over the whole key space, with an id, by one driver
 //! range  a part of the key space that holds about 8 MiB; scanned once by each node
 //! item   what a node keeps of one key, as a hash: 20 bytes
 //! digest a count and a sum over items: what two nodes compare first
 //! symbol a sum over some of the items: what two nodes reconcile a difference with
 //! ```
 //!
-//! - [`PassProgress`] is what the driver of a pass goes by.
-//! - [`KeyBounds`] says what a recent pass may pass over.
+//! - [`KeyBounds`] says what an incremental repair may pass over.
 //! - [`Item`] and [`Digest`] say what is equal.
 //! - [`RangeItems`] is what a node remembers of a range that it has scanned.
 //! - [`Kept`] sums up any range, for those who compare nodes from outside.
@@ -25,7 +23,8 @@ mod bounds;
 mod difference;
 mod digest;
 mod kept;
-mod pass;
+mod kind;
+mod pair;
 mod range_items;
 pub mod symbols;
 
@@ -33,7 +32,6 @@ pub use bounds::{AscendingBounds, KeyBounds, STEPS_MAX};
 pub use difference::{Difference, Exchange};
 pub use digest::{Digest, Item, is_dead_at};
 pub use kept::{Kept, KeptScope};
-pub use pass::{
-    Incarnation, NodeDigests, Pair, PassId, PassKind, PassProgress, TakingPart, differing,
-};
+pub use kind::{Incarnation, PassId, RepairKind};
+pub use pair::{NodeDigests, Pair, differing};
 pub use range_items::{Comparison, RangeItems, RangeSummary};

@@ -2,7 +2,7 @@
 
 use super::bounds::KeyBounds;
 use super::digest::{Digest, Item};
-use super::pass::PassKind;
+use super::kind::RepairKind;
 use crate::members::NodeId;
 use crate::placement::Placement;
 use base::{Entry, EntryRef, Timestamp};
@@ -11,7 +11,7 @@ use base::{Entry, EntryRef, Timestamp};
 ///
 /// A node scans a range once. Where its digest differs from a peer's, the two
 /// find the items that differ from this list, without a second scan. It is kept
-/// for as long as a pass is near the range.
+/// for as long as a session is near the range.
 #[derive(Debug, Default)]
 pub struct RangeItems {
     items: Vec<KeyItem>,
@@ -27,15 +27,15 @@ struct KeyItem {
     copies: u8,
 }
 
-/// What a node compares in a pass.
+/// What a node compares in a session.
 #[derive(Clone, Copy, Debug)]
 pub struct Comparison<'a> {
     /// Where keys belong.
     pub placement: &'a Placement,
     /// This node.
     pub own: NodeId,
-    /// What the pass compares.
-    pub kind: PassKind,
+    /// What the session compares.
+    pub kind: RepairKind,
     /// What may be passed over with each node, by number.
     pub bounds: &'a [KeyBounds],
     /// The **reach** of each node, by number: all of its copies are of keys of which it is
@@ -78,7 +78,7 @@ impl Comparison<'_> {
             return replicas.contains(&peer);
         }
         let reach = self.reaches.get(peer.index()).copied().unwrap_or(0);
-        self.kind == PassKind::Recent
+        self.kind == RepairKind::Incremental
             && item.copies < reach
             && !replicas.contains(&peer)
             && self.placement.preference_list(key, reach).contains(&peer)
@@ -213,7 +213,7 @@ impl RangeItems {
         shared.map(|item| (self.key(item), item.item))
     }
 
-    /// What the driver of a pass hears about the range.
+    /// What the coordinator of a session hears about the range.
     #[must_use]
     pub fn summary(&self, comparison: &Comparison<'_>) -> RangeSummary {
         let bounds = comparison.bounds.iter().map(KeyBounds::ascending);
@@ -241,8 +241,8 @@ impl RangeItems {
                 summary.surplus += 1;
             }
             let may_announce = match comparison.kind {
-                PassKind::Full => !is_replica,
-                PassKind::Recent => !is_replica || item.copies < reach_max,
+                RepairKind::Full => !is_replica,
+                RepairKind::Incremental => !is_replica || item.copies < reach_max,
             };
             if may_announce {
                 // The list of nodes has 255 names at most.
@@ -258,9 +258,9 @@ impl RangeItems {
     /// The keys whose versions this node offers to `peer`, with the items and the numbers
     /// of copies:
     /// - surplus copies, to the replicas of their versions;
-    /// - in a recent pass, versions of which the peer is no replica, but of whose keys it
+    /// - in an incremental session, versions of which the peer is no replica, but of whose keys it
     ///   may keep an older version that had more copies. That one is passed over as
-    ///   unchanged, so no comparison of what the two share would show it. In a full pass
+    ///   unchanged, so no comparison of what the two share would show it. In a full session
     ///   it does.
     pub fn announced_to<'a>(
         &'a self,
@@ -319,7 +319,7 @@ mod tests {
         Comparison {
             placement,
             own,
-            kind: PassKind::Full,
+            kind: RepairKind::Full,
             bounds,
             reaches: &[5; 5],
         }
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recent_pass_tells_those_that_may_keep_an_older_version_of_more_copies() {
+    fn an_incremental_repair_tells_those_that_may_keep_an_older_version_of_more_copies() {
         let (placement, bounds) = (placement(), everything());
         let preference_list = placement.preference_list(b"k", 5);
         let mut items = RangeItems::default();
@@ -405,15 +405,21 @@ mod tests {
             assert_eq!(any, !told.is_empty());
             told
         };
-        assert_eq!(told(PassKind::Recent, &[3; 5]), preference_list[1..3]);
-        assert_eq!(told(PassKind::Recent, &[5; 5]), preference_list[1..]);
-        assert_eq!(told(PassKind::Recent, &[1; 5]), []);
+        assert_eq!(
+            told(RepairKind::Incremental, &[3; 5]),
+            preference_list[1..3]
+        );
+        assert_eq!(told(RepairKind::Incremental, &[5; 5]), preference_list[1..]);
+        assert_eq!(told(RepairKind::Incremental, &[1; 5]), []);
         // Only the second node of the preference list has ever kept more.
         let mut reaches = [1; 5];
         reaches[preference_list[1].index()] = 2;
-        assert_eq!(told(PassKind::Recent, &reaches), preference_list[1..2]);
-        // A full pass compares the older versions themselves.
-        assert_eq!(told(PassKind::Full, &[5; 5]), []);
+        assert_eq!(
+            told(RepairKind::Incremental, &reaches),
+            preference_list[1..2]
+        );
+        // A full session compares the older versions themselves.
+        assert_eq!(told(RepairKind::Full, &[5; 5]), []);
     }
 
     #[test]

@@ -28,7 +28,7 @@ impl fmt::Display for LossReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let PossibleLoss {
             single_copies,
-            since_full_pass,
+            since_full_session,
             has_unknown,
         } = self.loss;
         let is_single = self.nodes.len() == 1;
@@ -65,7 +65,7 @@ impl fmt::Display for LossReport {
         } else {
             write!(
                 formatter,
-                ", and {since_full_pass} were acknowledged since the last full repair with a store \
+                ", and {since_full_session} were acknowledged since the last full repair with a store \
                  that is left"
             )?;
         }
@@ -128,13 +128,13 @@ impl MembershipState {
         let known = self.peers.get(node.index());
         let known = known.filter(|known| known.lost == Some(Lost::State));
         let acknowledged = known.and_then(|known| known.remembered);
-        let since = acknowledged.zip(known.and_then(|known| known.at_full_pass));
+        let since = acknowledged.zip(known.and_then(|known| known.at_full_session));
         LostStore {
             single_copies: known.and_then(|known| known.single_copies),
             // What this node has is no measure if its own store lost something, too.
-            since_full_pass: since
+            since_full_session: since
                 .filter(|_| !is_own_lost)
-                .map(|(last, at_pass)| last.acknowledged.saturating_sub(at_pass)),
+                .map(|(last, at_session)| last.acknowledged.saturating_sub(at_session)),
         }
     }
 }

@@ -2,11 +2,11 @@
 //! that.
 //!
 //! Everything here is a function of the state and of what a peer has said; there
-//! is no lock, no clock and no disk. `passes` is what repair sessions change, `losses` what may
+//! is no lock, no clock and no disk. `sessions` is what repair sessions change, `losses` what may
 //! be lost with the stores that are learners.
 
 mod losses;
-mod passes;
+mod sessions;
 
 pub use losses::LossReport;
 
@@ -19,9 +19,8 @@ use cluster::{
     StoreClaim, is_bygone, judge,
 };
 use losses::Losses;
-use passes::{BegunPass, NotFilled};
 use peer::{Hello, PeerStart, StartWatch, StoreReport};
-use std::collections::VecDeque;
+use sessions::{BegunSession, NotRebuilt};
 use std::sync::Arc;
 
 /// What does not change between two starts: the cluster, and this node's store.
@@ -55,10 +54,10 @@ pub(crate) struct MembershipState {
     pub(crate) last_loss: u64,
     /// What is known of each node, by its ID; unused for this node itself.
     pub(crate) peers: Vec<PeerRecord>,
-    /// The latest repair sessions.
-    pub(crate) passes: VecDeque<BegunPass>,
-    /// Why the last full pass that has ended did not fill this node's store.
-    pub(crate) not_filled: Option<NotFilled>,
+    /// The full repair session that this node takes part in.
+    pub(crate) session: Option<BegunSession>,
+    /// Why the last full session that has ended did not rebuild this node's store.
+    pub(crate) not_rebuilt: Option<NotRebuilt>,
     /// What may be lost.
     pub(crate) possible_loss: Losses,
     /// Whether peers have acknowledged more than the file says.
@@ -97,7 +96,7 @@ pub(crate) struct PeerRecord {
     /// What its store has lost, until it is filled.
     pub(crate) lost: Option<Lost>,
     /// What the file holds: see [`StoredNode`].
-    pub(crate) at_full_pass: Option<u64>,
+    pub(crate) at_full_session: Option<u64>,
     pub(crate) single_copies: Option<u64>,
     /// The start that took part in a pass, if that was later than its last hello.
     named_by_pass: Option<StoreStart>,
@@ -163,7 +162,7 @@ impl MembershipState {
                 remembered: node.remembered,
                 durable: node.remembered,
                 starts: node.starts.into(),
-                at_full_pass: node.at_full_pass,
+                at_full_session: node.at_full_session,
                 single_copies: node.single_copies,
                 start,
                 ..PeerRecord::default()
@@ -186,8 +185,8 @@ impl MembershipState {
             durable_taken_over: taken_over,
             last_loss,
             peers: own.members.names().map(record).collect(),
-            passes: VecDeque::new(),
-            not_filled: None,
+            session: None,
+            not_rebuilt: None,
             possible_loss: Losses::default(),
             is_count_stale: false,
             is_count_write_scheduled: false,
@@ -461,7 +460,7 @@ impl MembershipState {
                 remembered: known.and_then(|known| known.remembered),
                 starts: known.map_or_else(Vec::new, |known| known.starts.to_vec()),
                 is_unaware: self.confirmation.is_unaware(id),
-                at_full_pass: known.and_then(|known| known.at_full_pass),
+                at_full_session: known.and_then(|known| known.at_full_session),
                 single_copies: known.and_then(|known| known.single_copies),
             }
         };
@@ -531,7 +530,7 @@ impl PeerRecord {
             now.acknowledged = now.acknowledged.max(before.acknowledged);
         }
         if before.is_none_or(|before| before.store_id != present.store_id) || is_accepted {
-            self.at_full_pass = None;
+            self.at_full_session = None;
             self.single_copies = None;
         }
         let is_met = |(start, _): &(u64, Arc<PeerStart>)| *start == present.start;

@@ -22,7 +22,7 @@ fn example_file() -> ClusterFile {
     };
     let compared = StoredNode {
         starts: vec![4, 8],
-        at_full_pass: Some(5),
+        at_full_session: Some(5),
         single_copies: Some(6),
         ..known(7, 8, 9)
     };
@@ -112,7 +112,7 @@ fn a_file_of_version_3_is_that_of_a_run_that_was_closed_and_counted_nothing() {
         is_closed: true,
     };
     for node in expected.nodes.values_mut() {
-        (node.at_full_pass, node.single_copies) = (None, None);
+        (node.at_full_session, node.single_copies) = (None, None);
         if let Some(remembered) = &mut node.remembered {
             remembered.acknowledged = 0;
         }

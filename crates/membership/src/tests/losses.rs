@@ -41,13 +41,13 @@ fn of_several_lost_stores_the_writes_since_the_last_full_pass_may_be_lost() {
             assert!(shake_hands(other, &node_c));
             hear(&node_c, other, 100);
         }
-        // What is acknowledged while the pass runs may have missed it.
-        node_c.membership.pass_began(PassId(1), false);
+        // What is acknowledged while the session runs may have missed it.
+        node_c.membership.session_began(token(1, 0));
         hear(&node_c, &node_a, 3);
         let all = [id_of("a"), id_of("b")];
         node_c
             .membership
-            .full_pass_ended(PassId(1), &all, &[2, 3, 0]);
+            .session_ended(token(1, 0), &all, &[2, 3, 0]);
         hear(&node_c, &node_a, 4);
         hear(&node_c, &node_b, 5);
         c.executor.run_until_idle();
@@ -77,7 +77,7 @@ fn of_several_lost_stores_the_writes_since_the_last_full_pass_may_be_lost() {
             .into_iter()
             .filter(|name| *name != node.name)
             .collect();
-        node.full_pass(2, &others);
+        node.full_session(2, &others);
         assert!(shake_hands(node, &node_c));
         let is_over = node.name == "b";
         assert_eq!(told(&node_c), some(&["a", "b"], 17, false, is_over));
@@ -87,12 +87,17 @@ fn of_several_lost_stores_the_writes_since_the_last_full_pass_may_be_lost() {
 }
 
 /// A loss of some stores, of which two are known.
-fn report(names: &[&str], single_copies: u64, since_full_pass: u64, has_unknown: bool) -> String {
+fn report(
+    names: &[&str],
+    single_copies: u64,
+    since_full_session: u64,
+    has_unknown: bool,
+) -> String {
     let report = LossReport {
         nodes: names.iter().map(|name| (*name).to_owned()).collect(),
         loss: PossibleLoss {
             single_copies,
-            since_full_pass,
+            since_full_session,
             has_unknown,
         },
         is_over: false,
@@ -118,7 +123,7 @@ fn a_report_claims_no_more_than_is_known() {
 }
 
 #[test]
-fn a_pass_that_went_on_after_a_restart_leaves_the_earlier_count() {
+fn a_session_that_went_on_after_a_restart_leaves_the_earlier_count() {
     let [a, b, c] = voters();
     {
         let (node_a, node_b, node_c) = (start("a", &a, 1), start("b", &b, 2), start("c", &c, 3));
@@ -127,12 +132,11 @@ fn a_pass_that_went_on_after_a_restart_leaves_the_earlier_count() {
             hear(&node_c, other, 100);
         }
         let all = [id_of("a"), id_of("b")];
-        for (pass, is_resumed, single_copies) in [(1, false, [9, 9, 0]), (2, true, [2, 3, 0])] {
-            let pass = PassId(pass);
-            node_c.membership.pass_began(pass, is_resumed);
+        for (session, single_copies) in [(token(1, 0), [9, 9, 0]), (token(2, 1), [2, 3, 0])] {
+            node_c.membership.session_began(session);
             node_c
                 .membership
-                .full_pass_ended(pass, &all, &single_copies);
+                .session_ended(session, &all, &single_copies);
             hear(&node_c, &node_a, 4);
         }
         c.executor.run_until_idle();

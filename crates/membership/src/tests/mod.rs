@@ -212,6 +212,11 @@ fn start_accepting<'a>(name: &'static str, folder: &'a Folder, store_id: u64) ->
     }
 }
 
+/// The token of an attempt of a session.
+fn token(session: u64, attempt: u32) -> Token {
+    Token { session, attempt }
+}
+
 impl Started<'_> {
     /// What it says of itself to another node.
     fn hello_to(&self, other: &Started<'_>) -> Hello {
@@ -251,12 +256,12 @@ impl Started<'_> {
         self.folder.executor.run_all_due();
     }
 
-    /// A full pass ends that found it equal with these nodes.
-    fn full_pass(&self, number_of_pass: u64, clean_with: &[&str]) {
-        let pass = PassId(number_of_pass);
-        let clean_with: Vec<NodeId> = clean_with.iter().map(|name| id_of(name)).collect();
-        self.membership.pass_began(pass, false);
-        self.membership.full_pass_ended(pass, &clean_with, &[]);
+    /// A full session ends that found it equal with these nodes.
+    fn full_session(&self, number: u64, equal_with: &[&str]) {
+        let session = token(number, 0);
+        let equal_with: Vec<NodeId> = equal_with.iter().map(|name| id_of(name)).collect();
+        self.membership.session_began(session);
+        self.membership.session_ended(session, &equal_with, &[]);
         self.folder.executor.run_all_due();
     }
 

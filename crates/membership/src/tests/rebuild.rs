@@ -1,4 +1,4 @@
-//! Stores that a full pass fills, and what that changes.
+//! Stores that a full session rebuilds, and what that changes.
 
 use super::*;
 
@@ -10,17 +10,17 @@ fn a_lost_store_counts_once_a_full_pass_has_filled_it_and_that_is_durable() {
     let node_a = start("a", &a, 9);
     connect([&node_a, &node_b, &node_c]);
     assert_eq!(node_a.word(), "learner");
-    node_a.full_pass(1, &["b"]);
+    node_a.full_session(1, &["b"]);
     assert_eq!(
         node_a.word(),
         "learner",
         "`c` may have what only it and the lost one had"
     );
-    let pass = PassId(2);
-    node_a.membership.pass_began(pass, false);
+    let session = token(2, 0);
+    node_a.membership.session_began(session);
     node_a
         .membership
-        .full_pass_ended(pass, &[id_of("b"), id_of("c")], &[]);
+        .session_ended(session, &[id_of("b"), id_of("c")], &[]);
     assert!(!node_a.membership.is_voter(), "a crash would forget it");
     a.executor.run_all_due();
     assert_eq!(node_a.word(), "voter");
@@ -49,7 +49,7 @@ fn an_outdated_store_is_filled_too_and_may_timestamp_again() {
     let node_a = start("a", &yesterday, 1);
     connect([&node_a, &node_b, &node_c]);
     assert!(node_a.membership.is_outdated());
-    node_a.full_pass(1, &["b", "c"]);
+    node_a.full_session(1, &["b", "c"]);
     assert_eq!(node_a.word(), "voter");
     assert!(!node_a.membership.is_outdated());
     assert!(node_a.membership.durable_acknowledged() >= 10);
@@ -84,9 +84,9 @@ fn stores_that_are_all_outdated_become_voters_together() {
         [&node_a, &node_b, &node_c].map(Started::word),
         ["learner"; 3]
     );
-    node_a.full_pass(1, &["b", "c"]);
-    node_b.full_pass(1, &["a", "c"]);
-    node_c.full_pass(1, &["a", "b"]);
+    node_a.full_session(1, &["b", "c"]);
+    node_b.full_session(1, &["a", "c"]);
+    node_c.full_session(1, &["a", "b"]);
     connect([&node_a, &node_b, &node_c]);
     assert_eq!([&node_a, &node_b, &node_c].map(Started::word), ["voter"; 3]);
 }
@@ -99,7 +99,7 @@ fn a_rollback_after_the_store_was_filled_is_noticed() {
     let node_a = start("a", &a, 9);
     connect([&node_a, &node_b, &node_c]);
     let before = a.copy();
-    node_a.full_pass(1, &["b", "c"]);
+    node_a.full_session(1, &["b", "c"]);
     connect([&node_a, &node_b, &node_c]);
     let after = a.copy();
     drop(node_a);
@@ -113,44 +113,44 @@ fn a_rollback_after_the_store_was_filled_is_noticed() {
 }
 
 #[test]
-fn a_pass_does_not_fill_a_store_that_has_lost_something_since_it_began() {
+fn a_session_does_not_rebuild_a_store_that_has_lost_something_since_it_began() {
     let [a, b, c] = voters();
     let (node_b, node_c) = (start("b", &b, 2), start("c", &c, 3));
     let yesterday = a.copy();
     assert!(shake_hands(&start("a", &a, 1), &node_b));
     let node_a = start("a", &yesterday, 1);
-    node_a.membership.pass_began(PassId(1), false);
+    node_a.membership.session_began(token(1, 0));
     connect([&node_a, &node_b, &node_c]);
     assert_eq!(node_a.word(), "learner");
     let all = [id_of("b"), id_of("c")];
     node_a
         .membership
-        .full_pass_ended(PassId(1), &all, &[2, 3, 0]);
+        .session_ended(token(1, 0), &all, &[2, 3, 0]);
     yesterday.executor.run_all_due();
     assert_eq!(node_a.word(), "learner");
     // Nor does one that began before this start.
-    node_a.membership.full_pass_ended(PassId(2), &all, &[]);
+    node_a.membership.session_ended(token(2, 0), &all, &[]);
     yesterday.executor.run_all_due();
     assert_eq!(node_a.word(), "learner");
 }
 
 #[test]
-fn a_pass_does_not_fill_a_store_before_it_has_observed_the_timestamps_of_all_peers() {
+fn a_session_does_not_rebuild_a_store_before_it_has_observed_the_timestamps_of_all_peers() {
     let [_lost, b, c] = voters();
     let (node_b, node_c) = (start("b", &b, 2), start("c", &c, 3));
     let a = Folder::new();
     let node_a = start("a", &a, 9);
     assert!(shake_hands(&node_a, &node_b));
-    // A pass that `b` drives may compare `a` with `c`, which find no difference.
+    // A session that `b` coordinates may compare `a` with `c`, which find no difference.
     let why = || node_a.membership.learner_because();
     assert_eq!(why(), None);
-    node_a.full_pass(1, &["b"]);
+    node_a.full_session(1, &["b"]);
     assert!(
         why().unwrap().ends_with("equal with c"),
         "{why:?}",
         why = why()
     );
-    node_a.full_pass(2, &["b", "c"]);
+    node_a.full_session(2, &["b", "c"]);
     assert_eq!(node_a.word(), "learner");
     assert!(
         why().unwrap().contains("clock and that of c"),
@@ -158,7 +158,7 @@ fn a_pass_does_not_fill_a_store_before_it_has_observed_the_timestamps_of_all_pee
         why = why()
     );
     assert!(shake_hands(&node_a, &node_c));
-    node_a.full_pass(3, &["b", "c"]);
+    node_a.full_session(3, &["b", "c"]);
     assert_eq!((node_a.word(), why()), ("voter", None));
 }
 
@@ -178,7 +178,7 @@ fn the_connections_of_a_store_go_on_when_it_is_filled() {
         "of the lost store"
     );
     assert!(!watch.is_remembered());
-    node_a.full_pass(1, &["b", "c"]);
+    node_a.full_session(1, &["b", "c"]);
     connect([&node_a, &node_b, &node_c]);
     assert!(watch.is_remembered() && !watch.is_superseded());
     node_b.hear(&node_a, &watch);

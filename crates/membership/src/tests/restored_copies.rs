@@ -19,7 +19,7 @@ fn a_store_that_was_filled_has_all_starts_that_its_peers_have_heard_of() {
     let node_b = start("b", &lost, 9);
     connect([&node_a, &node_b, &node_c]);
     assert_eq!(node_b.word(), "learner");
-    node_b.full_pass(1, &["a", "c"]);
+    node_b.full_session(1, &["a", "c"]);
     connect([&node_a, &node_b, &node_c]);
     assert_eq!(node_b.word(), "voter");
     drop(node_c);
@@ -54,7 +54,7 @@ fn an_older_state_does_not_speak_against_a_store_that_replaced_another_since() {
     // It is filled like any other, and nobody speaks against anybody.
     let node_c = start("c", &copy, 3);
     connect([&node_a, &node_b, &node_c]);
-    node_c.full_pass(1, &["a", "b"]);
+    node_c.full_session(1, &["a", "b"]);
     connect([&node_a, &node_b, &node_c]);
     let words = [&node_a, &node_b, &node_c].map(Started::word);
     assert_eq!(words, ["voter"; 3]);

@@ -431,7 +431,7 @@ impl Reading {
             PeerAnswer::Found(entry) => (entry, None),
             PeerAnswer::FoundBehind { entry, named } => (entry, Some(named)),
             PeerAnswer::Stored { .. }
-            | PeerAnswer::Swept(_)
+            | PeerAnswer::Session(_)
             | PeerAnswer::Pulled(_)
             | PeerAnswer::Paged(_)
             | PeerAnswer::Examined(_) => {
@@ -485,7 +485,7 @@ fn repaired(replica: ReplicaIndex, answer: &PeerAnswer) -> ReadEvent {
         PeerAnswer::Missed(why) => ReadEvent::RepairMissed { replica, why: *why },
         PeerAnswer::Found(_)
         | PeerAnswer::FoundBehind { .. }
-        | PeerAnswer::Swept(_)
+        | PeerAnswer::Session(_)
         | PeerAnswer::Pulled(_)
         | PeerAnswer::Paged(_)
         | PeerAnswer::Examined(_) => ReadEvent::RepairMissed {

@@ -354,7 +354,7 @@ fn event_of(round: Round, replica: ReplicaIndex, answer: &PeerAnswer) -> WriteEv
         },
         PeerAnswer::Found(_)
         | PeerAnswer::FoundBehind { .. }
-        | PeerAnswer::Swept(_)
+        | PeerAnswer::Session(_)
         | PeerAnswer::Pulled(_)
         | PeerAnswer::Paged(_)
         | PeerAnswer::Examined(_) => missed(Miss::Failed),

@@ -60,8 +60,8 @@ impl TracedRequests {
                 ("read", key.clone())
             }
             PeerRequest::Peek(key) => ("peek", key.clone()),
-            PeerRequest::Mend { .. }
-            | PeerRequest::Sweep(_)
+            PeerRequest::RepairWrite { .. }
+            | PeerRequest::Session(_)
             | PeerRequest::Page(_)
             | PeerRequest::Examine => return,
         };

@@ -23,7 +23,7 @@ use crate::wire::message;
 use base::Entry;
 use base::{NewerVersion, Reservation, TraceId};
 use cluster::forgetting::{Answerer, NamedBounds};
-use cluster::sweep::PassId;
+use cluster::repair::SessionId;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
@@ -63,8 +63,8 @@ pub(crate) struct LongMessage {
 pub(crate) enum LongMessageKind {
     /// To be stored.
     Write,
-    /// To be stored, for a pass of a sweep.
-    Mend(PassId),
+    /// To be stored, for a repair session.
+    RepairWrite(SessionId),
     /// To be stored, as a repair with what this store has answered.
     Repair(Answerer),
     /// As the answer to a read.
@@ -417,9 +417,9 @@ impl Queue {
                 LongMessageKind::Write => {
                     message::put_write(&mut self.batch, long.call, remaining, &long.entry);
                 }
-                LongMessageKind::Mend(pass) => {
+                LongMessageKind::RepairWrite(session) => {
                     let batch = &mut self.batch;
-                    message::put_mend(batch, long.call, remaining, pass, &long.entry);
+                    message::put_repair_write(batch, long.call, remaining, session, &long.entry);
                 }
                 LongMessageKind::Repair(by) => {
                     let batch = &mut self.batch;

@@ -43,7 +43,7 @@ mod start_watch;
 #[cfg(test)]
 mod tests;
 
-use crate::protocol::{FILLS_OUTDATED, NegotiatedProtocol, Protocol};
+use crate::protocol::{NegotiatedProtocol, Protocol, REBUILDS_OUTDATED};
 use crate::wire::frame::{Decoder, Frame, FrameError, HEADER_BYTES};
 
 use crate::transport::Stream;
@@ -188,7 +188,7 @@ pub(super) async fn dial(
     let mut session = record(policy, &ours, theirs, negotiated).await?;
     // The acceptor judges by the same hellos.
     session.is_dialler_outdated = is_outdated(session.peer.remembered, &ours);
-    if session.is_dialler_outdated && !negotiated.has(FILLS_OUTDATED) {
+    if session.is_dialler_outdated && !negotiated.has(REBUILDS_OUTDATED) {
         Err(HandshakeError::Outdated)
     } else {
         Ok(session)
@@ -231,7 +231,7 @@ pub(super) async fn accept(
     messages.send(&proof).await?;
     let mut session = record(policy, &ours, theirs, negotiated).await?;
     session.is_dialler_outdated = is_outdated(ours.remembered, &session.peer);
-    if session.is_dialler_outdated && !negotiated.has(FILLS_OUTDATED) {
+    if session.is_dialler_outdated && !negotiated.has(REBUILDS_OUTDATED) {
         return Err(HandshakeError::OtherOutdated {
             name: session.peer.name,
         });

@@ -15,8 +15,8 @@ pub(crate) enum CallKind {
     Write,
     /// To find a version.
     Read,
-    /// To do something for a sweep.
-    Sweep,
+    /// To do something for a repair session.
+    Repair,
     /// To return a page of a scan.
     Page,
     /// To report how it is.

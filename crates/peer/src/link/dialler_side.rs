@@ -11,8 +11,8 @@ use crate::wire::frame::{Frame, FrameError, HEADER_BYTES};
 use crate::wire::message::{self, Message};
 use crate::wire::node_report::NodeReport;
 use crate::wire::page::EncodedPage;
+use crate::wire::repair_message::RepairAnswer;
 use crate::wire::run::Run;
-use crate::wire::sweep_message::SweepAnswer;
 use crate::{
     CONTACT, FORGETTING, LiveLink, NegotiatedProtocol, PeerAnswer, REPLICA_STATE, REPORT,
     StartWatch,
@@ -96,7 +96,7 @@ impl LongAnswer {
                     let run = Run::new(entry.value_handle(), is_last, position_permille);
                     PeerAnswer::Pulled(run)
                 });
-                (CallKind::Sweep, run.unwrap_or(overloaded))
+                (CallKind::Repair, run.unwrap_or(overloaded))
             }
             Self::Page { has_next, counts } => {
                 let page = entry.map(|entry| {
@@ -199,7 +199,7 @@ impl<'a> DiallerSide<'a> {
     ) -> Result<(), FrameError> {
         let kind = match self.link.kind_of(call) {
             // Mends are stored, too.
-            Some(CallKind::Sweep) => CallKind::Sweep,
+            Some(CallKind::Repair) => CallKind::Repair,
             _ => CallKind::Write,
         };
         self.answer_call(frame, call, kind, PeerAnswer::Stored { newer_version }, now)
@@ -234,7 +234,7 @@ impl Side for DiallerSide<'_> {
             // The acceptor serves only nodes that it durably remembers.
             self.link.report_remembered();
         }
-        if self.link.kind_of(frame.call) == Some(CallKind::Sweep) {
+        if self.link.kind_of(frame.call) == Some(CallKind::Repair) {
             let bytes = (HEADER_BYTES + frame.payload.len()) as u64;
             self.link
                 .count(|counts| counts.sweep_received_bytes += bytes);
@@ -307,16 +307,16 @@ impl Side for DiallerSide<'_> {
             Message::Contact(contact) if self.negotiated.has(CONTACT) => {
                 self.link.contact.set(Some(contact));
             }
-            Message::Swept(answer) => {
-                let answer = SweepAnswer::decode(answer).map_err(|what| frame.malformed(what))?;
-                self.answer(frame, CallKind::Sweep, PeerAnswer::Swept(answer), now)?;
+            Message::SessionAnswer(answer) => {
+                let answer = RepairAnswer::decode(answer).map_err(|what| frame.malformed(what))?;
+                self.answer(frame, CallKind::Repair, PeerAnswer::Session(answer), now)?;
             }
             Message::Run(head) => {
                 let (is_last, position_permille) = (head.is_last, head.position_permille);
                 if head.bytes.len() == head.run_bytes {
                     let bytes = Bytes::copy_from_slice(head.bytes);
                     let run = Run::new(bytes, is_last, position_permille);
-                    self.answer(frame, CallKind::Sweep, PeerAnswer::Pulled(run), now)?;
+                    self.answer(frame, CallKind::Repair, PeerAnswer::Pulled(run), now)?;
                 } else {
                     let run = LongAnswer::Run {
                         is_last,
@@ -350,10 +350,10 @@ impl Side for DiallerSide<'_> {
             | Message::ReadUnlessSame { .. }
             | Message::Peek { .. }
             | Message::Trace(_)
-            | Message::Mend { .. }
+            | Message::RepairWrite { .. }
             | Message::Repair { .. }
             | Message::Forgets(_)
-            | Message::Sweep { .. }
+            | Message::Session { .. }
             | Message::Page { .. }
             | Message::Examine { .. }
             | Message::Ping

@@ -104,7 +104,7 @@ pub struct Link {
     counts: Cell<LinkCounts>,
     read_wait_site: WaitSite,
     write_wait_site: WaitSite,
-    sweep_wait_site: WaitSite,
+    repair_wait_site: WaitSite,
     scan_wait_site: WaitSite,
     examine_wait_site: WaitSite,
     /// Notified to dial at once.
@@ -129,7 +129,7 @@ impl Link {
         Rc::new(Self {
             read_wait_site: calls::wait_site(&name, "read"),
             write_wait_site: calls::wait_site(&name, "write"),
-            sweep_wait_site: calls::wait_site(&name, "repair"),
+            repair_wait_site: calls::wait_site(&name, "repair"),
             scan_wait_site: calls::wait_site(&name, "scan"),
             examine_wait_site: calls::wait_site(&name, "examine"),
             name,
@@ -211,8 +211,10 @@ impl Link {
             PeerRequest::ReadUnlessSame { .. } => {
                 (CallKind::Read, self.outgoing.has_room_for_frame())
             }
-            PeerRequest::Mend { entry, .. } => (CallKind::Sweep, self.outgoing.has_room_for(entry)),
-            PeerRequest::Sweep(_) => (CallKind::Sweep, self.outgoing.has_room_for_frame()),
+            PeerRequest::RepairWrite { entry, .. } => {
+                (CallKind::Repair, self.outgoing.has_room_for(entry))
+            }
+            PeerRequest::Session(_) => (CallKind::Repair, self.outgoing.has_room_for_frame()),
             PeerRequest::Page(_) => (CallKind::Page, self.outgoing.has_room_for_frame()),
             PeerRequest::Examine => (CallKind::Examine, self.outgoing.has_room_for_frame()),
         };
@@ -280,11 +282,11 @@ impl Link {
                 let put = |out: &mut Vec<u8>| message::put_peek(out, call, remaining, &key);
                 self.outgoing.push(put);
             }
-            PeerRequest::Mend { pass, entry } if message::is_long(&entry) => {
+            PeerRequest::RepairWrite { session, entry } if message::is_long(&entry) => {
                 let bytes = entry.data_bytes() as u64;
                 self.count(|counts| counts.sweep_sent_bytes += bytes);
                 self.outgoing.push_long(LongMessage {
-                    kind: LongMessageKind::Mend(pass),
+                    kind: LongMessageKind::RepairWrite(session),
                     call,
                     deadline,
                     entry,
@@ -292,11 +294,13 @@ impl Link {
                     _reservation: None,
                 });
             }
-            PeerRequest::Mend { pass, entry } => {
-                self.push_for_sweep(|out| message::put_mend(out, call, remaining, pass, &entry));
+            PeerRequest::RepairWrite { session, entry } => {
+                self.push_for_repair(|out| {
+                    message::put_repair_write(out, call, remaining, session, &entry);
+                });
             }
-            PeerRequest::Sweep(request) => {
-                self.push_for_sweep(|out| message::put_sweep(out, call, remaining, &request));
+            PeerRequest::Session(request) => {
+                self.push_for_repair(|out| message::put_session(out, call, remaining, &request));
             }
             PeerRequest::Page(request) => {
                 let put = |out: &mut Vec<u8>| message::put_page(out, call, remaining, &request);
@@ -310,8 +314,8 @@ impl Link {
         Ok(())
     }
 
-    /// Sends a frame of a sweep, and counts its bytes.
-    fn push_for_sweep(&self, encode: impl FnOnce(&mut Vec<u8>)) {
+    /// Sends a frame of a repair session, and counts its bytes.
+    fn push_for_repair(&self, encode: impl FnOnce(&mut Vec<u8>)) {
         self.outgoing.push(|out| {
             let before = out.len();
             encode(out);
@@ -468,8 +472,8 @@ impl Link {
                 },
                 _,
             ) if message::is_long(entry) => None,
-            // A request of a sweep takes as long as the sweep makes it.
-            (_, CallKind::Sweep | CallKind::Page | CallKind::Examine) => None,
+            // A request of a repair session takes as long as the session makes it.
+            (_, CallKind::Repair | CallKind::Page | CallKind::Examine) => None,
             (_, CallKind::Read) => Some(&self.read_latency),
             (_, CallKind::Write) => Some(&self.write_latency),
         };
@@ -501,7 +505,7 @@ impl Link {
         call.stopwatch.stop(match call.kind {
             CallKind::Read => &self.read_wait_site,
             CallKind::Write => &self.write_wait_site,
-            CallKind::Sweep => &self.sweep_wait_site,
+            CallKind::Repair => &self.repair_wait_site,
             CallKind::Page => &self.scan_wait_site,
             CallKind::Examine => &self.examine_wait_site,
         });

@@ -19,8 +19,8 @@ use crate::wire::contact::Contact;
 use crate::wire::frame::{Decoder, Frame, FrameError, PAYLOAD_BYTES_MAX};
 use crate::wire::message::{self, EntryHead, Message};
 use crate::wire::page;
+use crate::wire::repair_message::RepairRequest;
 use crate::wire::same::HeldVersion;
-use crate::wire::sweep_message::SweepRequest;
 use crate::{
     CONTACT, FORGETTING, LiveLink, MANY, NegotiatedProtocol, PeerEnvironment, PeerRequest,
     REPLICA_STATE, REPORT, StartWatch, StoreReport, Stream,
@@ -28,7 +28,7 @@ use crate::{
 use base::{Entry, Reservation, TraceId};
 use bytes::Bytes;
 use cluster::forgetting::Answerer;
-use cluster::sweep::PassId;
+use cluster::repair::SessionId;
 use cluster::{Miss, ReplicaState};
 use reply::{CloseOnDrop, ReplyChannel};
 use std::cell::Cell;
@@ -149,8 +149,8 @@ fn log_failure(environment: &PeerEnvironment, error: &HandshakeError) {
 enum WriteSource {
     /// A write, a hint, or a repair that names no store.
     Write,
-    /// A pass.
-    Mend(PassId),
+    /// A repair session.
+    RepairWrite(SessionId),
     /// A repair with what this store has answered.
     Repair(Answerer),
 }
@@ -165,7 +165,7 @@ struct LongWrite {
 impl LongWrite {
     fn request(&self, entry: Entry) -> PeerRequest {
         match self.source {
-            WriteSource::Mend(pass) => PeerRequest::Mend { pass, entry },
+            WriteSource::RepairWrite(session) => PeerRequest::RepairWrite { session, entry },
             WriteSource::Repair(by) => PeerRequest::Repair { by, entry },
             WriteSource::Write => PeerRequest::Write(entry),
         }
@@ -177,7 +177,7 @@ struct AcceptorSide<R> {
     replies: Rc<ReplyChannel>,
     handler: Rc<R>,
     environment: PeerEnvironment,
-    /// Writes and mends whose long values arrive in pieces.
+    /// Writes and repair writes whose long values arrive in pieces.
     writes: Assembler<LongWrite>,
     /// The trace that came last, and the call whose request is part of it.
     trace: Cell<Option<(u64, TraceId)>>,
@@ -253,7 +253,7 @@ impl<R: RequestHandler> AcceptorSide<R> {
         trace: Option<TraceId>,
         held: Option<HeldVersion>,
     ) {
-        if self.may_only_fill() && !request.is_of_sweep() {
+        if self.may_only_fill() && !request.is_of_repair() {
             return self.miss(call, Miss::Refused);
         }
         match self.replies.reply_to(call, deadline, reservation, trace) {
@@ -374,18 +374,18 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
                     self.serve(PeerRequest::Write(entry), call, deadline, None);
                 }
             }
-            Message::Mend {
+            Message::RepairWrite {
                 remaining,
-                pass,
+                session,
                 entry,
             } => {
                 let deadline = now.saturating_add(remaining);
-                let mend = LongWrite {
+                let write = LongWrite {
                     deadline,
-                    source: WriteSource::Mend(pass),
+                    source: WriteSource::RepairWrite(session),
                     trace: None,
                 };
-                self.take_write(frame, &entry, mend)?;
+                self.take_write(frame, &entry, write)?;
             }
             Message::Repair {
                 remaining,
@@ -400,11 +400,11 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
                 };
                 self.take_write(frame, &entry, repair)?;
             }
-            Message::Sweep { remaining, request } => {
+            Message::Session { remaining, request } => {
                 let request =
-                    SweepRequest::decode(request).map_err(|what| frame.malformed(what))?;
+                    RepairRequest::decode(request).map_err(|what| frame.malformed(what))?;
                 let deadline = now.saturating_add(remaining);
-                self.serve(PeerRequest::Sweep(request), call, deadline, None);
+                self.serve(PeerRequest::Session(request), call, deadline, None);
             }
             Message::Page { remaining, request } => {
                 let request = page::decode_request(request);
@@ -457,7 +457,7 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
             Message::Ping => self.send_pong(call),
             Message::Stored { .. }
             | Message::NewerVersions(_)
-            | Message::Swept(_)
+            | Message::SessionAnswer(_)
             | Message::Run(_)
             | Message::Paged(_)
             | Message::Examined(_)

@@ -224,8 +224,8 @@ impl ReplyChannel {
                 outgoing.push(|out| message::put_missed(out, call, Miss::Refused));
             }
             PeerAnswer::Missed(miss) => outgoing.push(|out| message::put_missed(out, call, miss)),
-            PeerAnswer::Swept(answer) => {
-                outgoing.push(|out| message::put_swept(out, call, &answer));
+            PeerAnswer::Session(answer) => {
+                outgoing.push(|out| message::put_session_answer(out, call, &answer));
             }
         }
     }

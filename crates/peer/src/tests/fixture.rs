@@ -4,7 +4,7 @@ use super::*;
 use crate::wire::frame::{Decoder, PAYLOAD_BYTES_MAX};
 use crate::wire::message::*;
 use cluster::forgetting::{Answerer, NamedBounds, StoreStart};
-use cluster::sweep::PassId;
+use cluster::repair::{SessionId, Token};
 
 const FIXTURE: &[u8] = include_bytes!("../../tests/fixtures/peer-v1.frames");
 
@@ -47,10 +47,15 @@ fn messages() -> Vec<u8> {
             fence: at,
         },
     );
-    let sync = SweepRequest::Sync { pass: PassId(5) };
-    put_sweep(&mut out, 10, ms(1_000), &sync);
-    put_swept(&mut out, 10, &SweepAnswer::Done);
-    put_mend(&mut out, 11, ms(1_000), PassId(5), &lasting);
+    let token = Token {
+        session: 5,
+        attempt: 1,
+    };
+    let session = SessionId::Full(token);
+    let sync = RepairRequest::Sync { session };
+    put_session(&mut out, 10, ms(1_000), &sync);
+    put_session_answer(&mut out, 10, &RepairAnswer::Done);
+    put_repair_write(&mut out, 11, ms(1_000), session, &lasting);
     let mut run = RunWriter::default();
     run.push(expiring.lend());
     run.push(Entry::tombstone(b"other", at, 2).lend());

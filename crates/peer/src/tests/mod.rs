@@ -116,7 +116,9 @@ impl RequestHandler for TestReplica {
     fn serve(self: &Rc<Self>, request: PeerRequest, reply: Reply) {
         if self.is_prompt.get() {
             return match request {
-                PeerRequest::Write(_) | PeerRequest::Repair { .. } | PeerRequest::Mend { .. } => {
+                PeerRequest::Write(_)
+                | PeerRequest::Repair { .. }
+                | PeerRequest::RepairWrite { .. } => {
                     reply.send(PeerAnswer::Stored {
                         newer_version: NewerVersion::None,
                     });
@@ -126,7 +128,7 @@ impl RequestHandler for TestReplica {
                 | PeerRequest::Peek(_) => {
                     reply.send(PeerAnswer::Found(None));
                 }
-                PeerRequest::Sweep(_) => reply.send(PeerAnswer::Swept(SweepAnswer::Done)),
+                PeerRequest::Session(_) => reply.send(PeerAnswer::Session(RepairAnswer::Done)),
                 PeerRequest::Page(_) | PeerRequest::Examine => {
                     reply.send(PeerAnswer::Missed(Miss::Failed));
                 }
@@ -269,8 +271,8 @@ pub(crate) fn key_of(request: &PeerRequest) -> String {
         | PeerRequest::Peek(key) => &key[..],
         PeerRequest::Write(entry)
         | PeerRequest::Repair { entry, .. }
-        | PeerRequest::Mend { entry, .. } => entry.key(),
-        PeerRequest::Sweep(_) | PeerRequest::Page(_) | PeerRequest::Examine => b"",
+        | PeerRequest::RepairWrite { entry, .. } => entry.key(),
+        PeerRequest::Session(_) | PeerRequest::Page(_) | PeerRequest::Examine => b"",
     };
     String::from_utf8(key.to_vec()).unwrap()
 }

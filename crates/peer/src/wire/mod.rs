@@ -2,7 +2,7 @@
 //!
 //! - `frame` is the unit with a header and a checksum; `message` is what a frame says.
 //! - `entry_fields` and `same` are parts of messages; `run` is many entries for a store that is
-//!   rebuilt, `page` the next keys of a scan, `sweep_message` what repair asks and answers.
+//!   rebuilt, `page` the next keys of a scan, `repair_message` what repair asks and answers.
 //! - `contact` tells a peer how well this node can reach it back, `store_report` how many
 //!   writes a store has acknowledged, and `node_report` what operators see of a node.
 
@@ -12,19 +12,19 @@ pub(crate) mod frame;
 pub(crate) mod message;
 pub(crate) mod node_report;
 pub(crate) mod page;
+pub(crate) mod repair_message;
 pub(crate) mod run;
 pub(crate) mod same;
 pub(crate) mod store_report;
-pub(crate) mod sweep_message;
 
 pub use contact::Contact;
 pub use frame::RUN_BYTES_MAX;
 pub use node_report::{LatencyQuantiles, NodeReport, REPORT_STATUS_BYTES_MAX, ReportedStatus};
 pub use page::{EncodedPage, PAGE_BYTES_MAX, PAGE_ITEM_BYTES};
+pub use repair_message::{
+    BOUND_KEY_BYTES_MAX, HELD_MAX, KEY_HASHES_MAX, OFFER_BYTES_MAX, OFFERS_MAX, Offer,
+    RepairAnswer, RepairRequest, SYMBOLS_MAX, bound_steps_max,
+};
 pub use run::{RUN_ENTRY_BYTES_MAX, Run, RunWriter};
 pub use same::SAME_BYTES_MIN;
 pub use store_report::StoreReport;
-pub use sweep_message::{
-    BOUND_KEY_BYTES_MAX, FencedStore, HELD_MAX, KEY_HASHES_MAX, OFFER_BYTES_MAX, OFFERS_MAX, Offer,
-    SYMBOLS_MAX, SweepAnswer, SweepRequest, bound_steps_max,
-};

@@ -56,7 +56,7 @@ impl HintReceiver for ReplicaHints {
             PeerAnswer::Missed(why) => Err(why),
             PeerAnswer::Found(_)
             | PeerAnswer::FoundBehind { .. }
-            | PeerAnswer::Swept(_)
+            | PeerAnswer::Session(_)
             | PeerAnswer::Pulled(_)
             | PeerAnswer::Paged(_)
             | PeerAnswer::Examined(_) => Err(Miss::Failed),

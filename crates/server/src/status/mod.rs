@@ -92,7 +92,7 @@ fn may_be_lost(report: &LossReport) -> MayBeLost {
         text: report.to_string(),
         writes_max: report.loss.writes_max(),
         single_copies: report.loss.single_copies,
-        since_full_repair: report.loss.since_full_pass,
+        since_full_repair: report.loss.since_full_session,
         incomplete: report.loss.has_unknown,
         filled: report.is_over,
         nodes: report.nodes.clone(),

@@ -27,10 +27,16 @@ fn held_back_by(why: &HeldBack, name: impl Fn(NodeId) -> String) -> HeldBackBy {
             "the clocks of these nodes are wrong, or cannot be verified",
             "see clock in their status",
         ),
-        HeldBack::Unfenced(nodes) => of_nodes(
+        HeldBack::ClosedAhead(nodes) => of_nodes(
             nodes,
-            "these nodes could not close the timestamp, or were replaced meanwhile",
-            "check their logs and disks",
+            "these nodes refuse writes up to a timestamp from the future, because a clock was \
+             ahead",
+            "it passes with time; see clock in the status of all nodes",
+        ),
+        HeldBack::CameBehind(nodes) => of_nodes(
+            nodes,
+            "reads repaired old versions on these nodes while the repair ran",
+            "the next full repair includes them",
         ),
         HeldBack::Unequal(pairs) => {
             let texts = pairs
@@ -53,7 +59,7 @@ fn held_back_by(why: &HeldBack, name: impl Fn(NodeId) -> String) -> HeldBackBy {
             }
         }
         HeldBack::Moved => of_none(
-            "old versions were moved because a store was being rebuilt or non-owned copies exist; \
+            "old versions were still moved at the end, because non-owned copies exist; \
              the next full repair shows whether that was all",
         ),
         HeldBack::Interrupted => of_none(
@@ -113,7 +119,12 @@ mod tests {
         let node = NodeId::new;
         let name = |node: NodeId| format!("n{}", node.index());
         let of = |why| held_back_by(&why, name);
-        for of_nodes in [HeldBack::Away, HeldBack::Clocks, HeldBack::Unfenced] {
+        for of_nodes in [
+            HeldBack::Away,
+            HeldBack::Clocks,
+            HeldBack::ClosedAhead,
+            HeldBack::CameBehind,
+        ] {
             let held_back = of(of_nodes(vec![node(2), node(0)]));
             assert_eq!(held_back.nodes, ["n2", "n0"]);
             assert!(held_back.text.contains(": n2, n0; "), "{}", held_back.text);

@@ -1,7 +1,7 @@
 //! Requests of repair and of tombstone GC.
 
-mod filling;
 mod forgetting;
-mod sweeps;
+mod rebuilding;
+mod sessions;
 
 use super::*;

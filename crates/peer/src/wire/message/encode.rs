@@ -1,22 +1,24 @@
 //! Appends messages to what is sent.
 
 use super::{
-    ABSENT, CONTACT, EXAMINE, EXAMINED, FORGETS, FOUND, MEND, MISSED, NEWER, NEWER_VERSIONS,
-    NO_NEWER, OBSOLETE, PAGE, PAGED, PEEK, PIECE, PING, PONG, READ, READ_UNLESS_SAME, REPAIR,
-    REPLICA_STATE, REPORT, RUN, SAME, STORED, SWEEP, SWEPT, TRACE, UNKNOWN, WRITE, WRITES,
+    ABSENT, CONTACT, EXAMINE, EXAMINED, FORGETS, FOUND, MISSED, NEWER, NEWER_VERSIONS, NO_NEWER,
+    OBSOLETE, PAGE, PAGED, PEEK, PIECE, PING, PONG, READ, READ_UNLESS_SAME, REPAIR, REPAIR_WRITE,
+    REPLICA_STATE, REPORT, RUN, SAME, SESSION, SESSION_ANSWER, STORED, TRACE, UNKNOWN, WRITE,
+    WRITES,
 };
 use crate::wire::contact::Contact;
 use crate::wire::entry_fields::{FLAG_EXPIRES, FLAG_TOMBSTONE};
 use crate::wire::frame::{PIECE_BYTES, begin_frame, put_frame};
 use crate::wire::node_report::NodeReport;
 use crate::wire::page;
+use crate::wire::repair_message::put_session_id;
+use crate::wire::repair_message::{RepairAnswer, RepairRequest};
 use crate::wire::same::ValueHash;
 use crate::wire::store_report::StoreReport;
-use crate::wire::sweep_message::{SweepAnswer, SweepRequest};
 use base::{Entry, EntryRef, Expiry, Kind, NewerVersion, TraceId};
 use cluster::forgetting::{Answerer, NamedBounds, StoreStart};
 use cluster::pages::PageRequest;
-use cluster::sweep::PassId;
+use cluster::repair::SessionId;
 use cluster::{Miss, ReplicaState};
 use std::time::Duration;
 
@@ -57,17 +59,17 @@ pub(crate) fn put_newer_version_item(out: &mut Vec<u8>, call: u64, newer_version
     put_newer_version(out, newer_version);
 }
 
-/// Appends a mend; a long value is yet to follow.
-pub(crate) fn put_mend(
+/// Appends a repair write; a long value is yet to follow.
+pub(crate) fn put_repair_write(
     out: &mut Vec<u8>,
     call: u64,
     remaining: Duration,
-    pass: PassId,
+    session: SessionId,
     entry: &Entry,
 ) {
-    put_frame(out, MEND, call, |out| {
+    put_frame(out, REPAIR_WRITE, call, |out| {
         put_remaining(out, remaining);
-        out.extend_from_slice(&pass.0.to_le_bytes());
+        put_session_id(out, session);
         put_entry(out, entry);
     });
 }
@@ -106,17 +108,22 @@ fn put_store(out: &mut Vec<u8>, store: StoreStart) {
     out.extend_from_slice(&store.start.to_le_bytes());
 }
 
-/// Appends a request of a sweep.
-pub(crate) fn put_sweep(out: &mut Vec<u8>, call: u64, remaining: Duration, request: &SweepRequest) {
-    put_frame(out, SWEEP, call, |out| {
+/// Appends a request of a repair session.
+pub(crate) fn put_session(
+    out: &mut Vec<u8>,
+    call: u64,
+    remaining: Duration,
+    request: &RepairRequest,
+) {
+    put_frame(out, SESSION, call, |out| {
         put_remaining(out, remaining);
         request.encode(out);
     });
 }
 
-/// Appends the answer to a request of a sweep.
-pub(crate) fn put_swept(out: &mut Vec<u8>, call: u64, answer: &SweepAnswer) {
-    put_frame(out, SWEPT, call, |out| answer.encode(out));
+/// Appends the answer to a request of a repair session.
+pub(crate) fn put_session_answer(out: &mut Vec<u8>, call: u64, answer: &RepairAnswer) {
+    put_frame(out, SESSION_ANSWER, call, |out| answer.encode(out));
 }
 
 /// Appends a read.

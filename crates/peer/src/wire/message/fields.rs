@@ -3,8 +3,10 @@
 use super::{EntryHead, Frame, FrameError, NEWER, NO_NEWER, RunHead, UNKNOWN};
 use crate::wire::entry_fields::EntryFields;
 use crate::wire::frame::{PIECE_BYTES, RUN_BYTES_MAX};
+use crate::wire::repair_message::take_session_id;
 use base::{ByteReader, KEY_BYTES_MAX, NewerVersion, Timestamp};
 use cluster::forgetting::{Answerer, StoreStart};
+use cluster::repair::SessionId;
 use cluster::{Miss, NodeId};
 use std::time::Duration;
 
@@ -54,6 +56,11 @@ impl<'a> Fields<'a> {
 
     pub(super) fn remaining(&mut self) -> Result<Duration, FrameError> {
         Ok(Duration::from_millis(u64::from(self.u32()?)))
+    }
+
+    pub(super) fn session(&mut self) -> Result<SessionId, FrameError> {
+        let taken = take_session_id(&mut self.reader);
+        taken.map_err(|what| self.frame.malformed(what))
     }
 
     pub(super) fn store(&mut self) -> Result<StoreStart, FrameError> {

@@ -15,12 +15,13 @@
 //!    8  pong     wall clock in ms u64
 //!    9  piece    the next bytes of the value of this call
 //!   10  replica state code u8, as in hellos     (only with the feature `REPLICA_STATE`)
-//!   11  sweep    remaining ms u32 | request, as drawn in `sweep_message/`
-//!   12  swept    answer, as drawn there
-//!   13  mend     remaining ms u32 | pass u64 | entry
-//!                                          (11 to 13 only with the feature `SWEEP`)
+//!   11  session  remaining ms u32 | request, as drawn in `repair_message/`
+//!   12  session  answer, as drawn there
+//!       answer
+//!   13  repair   remaining ms u32 | session, as drawn there | entry
+//!       write
 //!   14  run      is last u8 | position u16, in thousandths | run bytes u32 | run
-//!                                          (only with the feature `BULK`)
+//!                                          (11 to 14 only with the feature `SESSIONS`)
 //!   15  report   acknowledged writes u64 | forgotten u64 | fence u64, unless it is
 //!            of an older release | whatever later releases add
 //!                                          (only with the feature `REPORT`)
@@ -73,10 +74,11 @@ mod many;
 
 pub(crate) use encode::{
     ALL_LATER, begin_newer_versions, begin_writes, is_long, put_absent, put_contact,
-    put_entry_head, put_examine, put_examined, put_forgets, put_found, put_mend, put_missed,
+    put_entry_head, put_examine, put_examined, put_forgets, put_found, put_missed,
     put_newer_version_item, put_page, put_paged, put_peek, put_piece, put_ping, put_pong, put_read,
-    put_read_unless_same, put_repair, put_replica_state, put_report, put_run, put_same, put_stored,
-    put_sweep, put_swept, put_trace, put_write, put_write_item, remaining_ms,
+    put_read_unless_same, put_repair, put_repair_write, put_replica_state, put_report, put_run,
+    put_same, put_session, put_session_answer, put_stored, put_trace, put_write, put_write_item,
+    remaining_ms,
 };
 
 pub(crate) use many::{Entries, Many, NewerVersions};
@@ -92,7 +94,7 @@ use base::{Entry, Expiry, Kind, NewerVersion, Timestamp, TraceId};
 use cluster::Miss;
 use cluster::ReplicaState;
 use cluster::forgetting::{Answerer, NamedBounds};
-use cluster::sweep::PassId;
+use cluster::repair::SessionId;
 use std::time::Duration;
 
 const WRITE: u8 = 1;
@@ -105,9 +107,9 @@ const PING: u8 = 7;
 const PONG: u8 = 8;
 const PIECE: u8 = 9;
 const REPLICA_STATE: u8 = 10;
-const SWEEP: u8 = 11;
-const SWEPT: u8 = 12;
-const MEND: u8 = 13;
+const SESSION: u8 = 11;
+const SESSION_ANSWER: u8 = 12;
+const REPAIR_WRITE: u8 = 13;
 const RUN: u8 = 14;
 const REPORT: u8 = 15;
 
@@ -198,21 +200,21 @@ pub(crate) enum Message<'a> {
     ReplicaState(ReplicaState),
     /// What the acceptor has.
     Report(StoreReport),
-    /// A request of a sweep.
-    Sweep {
+    /// A request of a repair session.
+    Session {
         /// How long the dialler waits for the answer.
         remaining: Duration,
         /// The request.
         request: &'a [u8],
     },
-    /// The answer to a request of a sweep.
-    Swept(&'a [u8]),
-    /// Store this version, which a pass of a sweep brings.
-    Mend {
+    /// The answer to a request of a repair session.
+    SessionAnswer(&'a [u8]),
+    /// Store this version, which a repair session brings.
+    RepairWrite {
         /// How long the dialler waits for the answer.
         remaining: Duration,
-        /// The pass.
-        pass: PassId,
+        /// The session.
+        session: SessionId,
         /// The version.
         entry: EntryHead<'a>,
     },
@@ -400,14 +402,14 @@ impl<'a> Message<'a> {
                 let _from_later_releases = fields.take_rest();
                 Self::Report(report)
             }
-            SWEEP => Self::Sweep {
+            SESSION => Self::Session {
                 remaining: fields.remaining()?,
                 request: fields.take_rest(),
             },
-            SWEPT => Self::Swept(fields.take_rest()),
-            MEND => Self::Mend {
+            SESSION_ANSWER => Self::SessionAnswer(fields.take_rest()),
+            REPAIR_WRITE => Self::RepairWrite {
                 remaining: fields.remaining()?,
-                pass: PassId(fields.u64()?),
+                session: fields.session()?,
                 entry: fields.entry()?,
             },
             RUN => Self::Run(fields.run()?),

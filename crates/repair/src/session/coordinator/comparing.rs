@@ -1,0 +1,193 @@
+//! Has the nodes of a session compare a range, and exchange what differs.
+
+use crate::session::worker::RepairWorker;
+use bytes::Bytes;
+use cluster::NodeId;
+use cluster::repair::{Compared, SessionId};
+use cluster::sweep::{Digest, NodeDigests, Pair};
+use peer::{RepairAnswer, RepairRequest};
+use std::rc::Rc;
+
+/// A node that does not do as asked: its refusal, or no answer.
+pub(super) type Lost = (NodeId, Option<RepairAnswer>);
+
+/// A range that all nodes have scanned.
+#[derive(Default)]
+pub(super) struct ComparedRange {
+    pub(super) number: u32,
+    /// Its first key, or one before.
+    pub(super) start: Bytes,
+    /// Where it ends; [`None`] for the end of the key space.
+    pub(super) end: Option<Bytes>,
+    pub(super) digests: Vec<NodeDigests>,
+    /// The nodes that have versions to offer to others.
+    announcing: Vec<NodeId>,
+    pub(super) non_owned: u64,
+    /// How many versions each node has of which there is no other copy.
+    pub(super) single_copies: Vec<(NodeId, u64)>,
+}
+
+/// What came of offering versions to nodes that do not compare them.
+#[derive(Default)]
+pub(super) struct Announced {
+    /// The pairs of which one may still lack what the other has.
+    pub(super) not_told: Vec<Pair>,
+    /// Whether something below the closed timestamps was not yet where it belongs.
+    pub(super) has_moved: bool,
+}
+
+impl RepairWorker {
+    /// Has nodes scan on from a key; gives where the range ends that all have scanned.
+    pub(super) async fn scan_on(
+        self: &Rc<Self>,
+        session: SessionId,
+        nodes: Vec<NodeId>,
+        start: &Bytes,
+    ) -> (Option<Bytes>, Vec<Lost>) {
+        let advance = |_| RepairRequest::Advance {
+            session,
+            start: start.clone(),
+        };
+        let (mut least, mut lost): (Option<Bytes>, _) = (None, Vec::new());
+        for (node, answer) in self.ask_all(nodes, advance).await {
+            match answer {
+                Some(RepairAnswer::Advanced(None)) => {}
+                Some(RepairAnswer::Advanced(Some(reached))) if reached > *start => {
+                    least = Some(least.map_or(reached.clone(), |least| least.min(reached)));
+                }
+                answer => lost.push((node, answer)),
+            }
+        }
+        (least, lost)
+    }
+
+    /// Has nodes scan the next range, and make their digests of it.
+    pub(super) async fn open_range(
+        self: &Rc<Self>,
+        session: SessionId,
+        number: u32,
+        nodes: Vec<NodeId>,
+        start: Bytes,
+    ) -> (ComparedRange, Vec<Lost>) {
+        let (end, mut lost) = self.scan_on(session, nodes.clone(), &start).await;
+        let have_scanned = nodes.into_iter();
+        let have_scanned = have_scanned.filter(|node| lost.iter().all(|(of, _)| of != node));
+        let have_scanned: Vec<NodeId> = have_scanned.collect();
+        let mut range = ComparedRange {
+            number,
+            start,
+            end: end.clone(),
+            ..ComparedRange::default()
+        };
+        let digest = |_| RepairRequest::Digest {
+            session,
+            range: number,
+            end: end.clone(),
+        };
+        for (node, answer) in self.ask_all(have_scanned, digest).await {
+            match answer {
+                Some(RepairAnswer::Digests {
+                    non_owned,
+                    announces,
+                    single_copies,
+                    digests: with,
+                }) => {
+                    range.non_owned += u64::from(non_owned);
+                    if announces > 0 {
+                        range.announcing.push(node);
+                    }
+                    range.single_copies.push((node, single_copies.into()));
+                    range.digests.push(NodeDigests { node, with });
+                }
+                answer => lost.push((node, answer)),
+            }
+        }
+        (range, lost)
+    }
+
+    /// Has versions of a range offered to nodes that do not compare them. A holder and a node that
+    /// may still lack one of them are not equal.
+    pub(super) async fn have_announced(
+        self: &Rc<Self>,
+        session: SessionId,
+        range: u32,
+        nodes: Vec<NodeId>,
+    ) -> Announced {
+        let mut announced = Announced::default();
+        let all = nodes.clone();
+        let request = |_| RepairRequest::Announce { session, range };
+        for (node, answer) in self.ask_all(nodes, request).await {
+            let not_told = match answer {
+                Some(RepairAnswer::Announced {
+                    below_closed,
+                    not_told,
+                }) => {
+                    announced.has_moved |= below_closed > 0;
+                    not_told
+                }
+                _ => all.clone(),
+            };
+            let others = not_told.into_iter().filter(|other| *other != node);
+            let not_told = others.map(|other| Pair::of(node, other));
+            announced.not_told.extend(not_told);
+        }
+        announced
+    }
+
+    /// Has two nodes made equal in a range.
+    pub(super) async fn have_reconciled(
+        &self,
+        session: SessionId,
+        range: &ComparedRange,
+        pair: Pair,
+    ) -> Compared {
+        let items = |node, with| range.digest_of(node, with).items;
+        // The one that has less asks the other one.
+        let is_lower_fuller = items(pair.lower, pair.upper) > items(pair.upper, pair.lower);
+        let (emptier, fuller) = if is_lower_fuller {
+            (pair.upper, pair.lower)
+        } else {
+            (pair.lower, pair.upper)
+        };
+        let request = RepairRequest::Reconcile {
+            session,
+            range: range.number,
+            with: fuller,
+        };
+        match self.ask(emptier, request).await {
+            Ok(RepairAnswer::Reconciled {
+                is_equal: true,
+                below_closed: 0,
+                ..
+            }) => Compared::Equal,
+            Ok(RepairAnswer::Reconciled { is_equal: true, .. }) => Compared::Moved,
+            _ => Compared::Unequal,
+        }
+    }
+}
+
+impl ComparedRange {
+    fn digest_of(&self, node: NodeId, with: NodeId) -> Digest {
+        let digests = self.digests.iter().find(|digests| digests.node == node);
+        let digest = digests.and_then(|digests| digests.with.get(with.index()));
+        digest.copied().unwrap_or_default()
+    }
+
+    /// Whether the scans have shown that two nodes keep the same.
+    pub(super) fn is_same(&self, pair: Pair) -> bool {
+        self.digest_of(pair.lower, pair.upper) == self.digest_of(pair.upper, pair.lower)
+    }
+
+    /// The nodes that have versions to offer to others, as their scans have shown.
+    pub(super) fn announcing(&self) -> Vec<NodeId> {
+        self.announcing.clone()
+    }
+
+    /// The pairs in the order in which they are compared. A node that lacks most of the range
+    /// has it streamed by the first of its peers, so the peers take turns.
+    pub(super) fn in_turn(&self, mut pairs: Vec<Pair>) -> Vec<Pair> {
+        let first = self.number as usize % pairs.len().max(1);
+        pairs.rotate_left(first);
+        pairs
+    }
+}

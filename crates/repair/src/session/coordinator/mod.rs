@@ -1,0 +1,30 @@
+//! Leads a session over all nodes that can be reached.
+//!
+//! - `full`: carries out what [`cluster::repair::Session`] says, and goes on from checkpoints;
+//!   `held_back`: why such a session has not raised the GC threshold.
+//! - `incremental`: a straight line, without a token.
+//! - `comparing`: has the nodes compare a range, in both.
+//! - `settling`: how long a session waits before.
+
+mod comparing;
+mod full;
+mod held_back;
+mod incremental;
+mod settling;
+
+pub(super) use settling::LOOK_PERIOD;
+
+use super::report::SessionReport;
+use cluster::repair::Token;
+
+/// How a session that this node was to coordinate has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// With this result.
+    With(SessionReport),
+    /// Another session is running.
+    Preempted {
+        /// Its token.
+        by: Token,
+    },
+}

@@ -1,0 +1,180 @@
+//! Fills a range of which this node lacks most: the other node streams it, instead of sending write
+//! after write.
+
+use crate::session::part::{Gap, RangeId, RunRefusal, TakenRun, UnknownRange, report_unreadable};
+use crate::session::worker::RepairWorker;
+use base::Entry;
+use bytes::Bytes;
+use cluster::repair::SessionId;
+use cluster::sweep::Digest;
+use cluster::{Miss, NodeId};
+use peer::{PeerAnswer, PeerRequest, RepairRequest, Run};
+use std::sync::Arc;
+
+/// What pulling a range has come to.
+pub(super) enum Filled {
+    /// The range is equal with that of the other node, which has sent this many versions.
+    Equal(u64),
+    /// The two may still differ: symbols tell where. The other node has sent this many
+    /// versions.
+    Rest(u64),
+    /// The other node has sent what it was not asked for.
+    Refused,
+}
+
+impl RepairWorker {
+    /// Pulls a range from a node that has far more of it. [`None`] if the range is
+    /// not known any more.
+    pub(super) async fn fill(
+        &self,
+        range: RangeId,
+        with: NodeId,
+        theirs: Digest,
+    ) -> Option<Filled> {
+        let mut received = 0;
+        if let Gap::Large { held } = match self.gap(range, with, theirs).await? {
+            Gap::None => return Some(Filled::Equal(0)),
+            gap => gap,
+        } {
+            match self.pull_all(range, with, theirs.items, held).await {
+                Ok(keys) => received = keys,
+                Err(RunRefusal::Unknown) => return None,
+                Err(RunRefusal::Malformed(what)) => {
+                    let peer = self.sessions.environment.members.name(with);
+                    tracing::error!(
+                        peer,
+                        "refused what a peer has streamed of a range: {what}; the peer \
+                         may run a defective release or have a defective disk"
+                    );
+                    return Some(Filled::Refused);
+                }
+            }
+            if self.gap(range, with, theirs).await? == Gap::None {
+                return Some(Filled::Equal(received));
+            }
+        }
+        Some(Filled::Rest(received))
+    }
+
+    async fn gap(&self, range: RangeId, with: NodeId, theirs: Digest) -> Option<Gap> {
+        let gap = self.in_background(move |own| own.gap(range, with, theirs));
+        gap.await?.ok()
+    }
+
+    /// Pulls run after run: while one is taken, the next is on its way. A node that
+    /// does not answer ends it; then the two compare what is left, as ever.
+    async fn pull_all(
+        &self,
+        range: RangeId,
+        with: NodeId,
+        items_max: u64,
+        held: Vec<u32>,
+    ) -> Result<u64, RunRefusal> {
+        let (mut seen, mut received) = (0, 0);
+        let mut after: Option<Bytes> = None;
+        let mut pulled = self.pull(range, with, None, &held).await;
+        while let Ok(run) = pulled {
+            let entries = run.entries().map_err(RunRefusal::Malformed)?;
+            seen += entries.len() as u64;
+            if seen > items_max || (entries.is_empty() && !run.is_last) {
+                return Err(RunRefusal::Malformed("more, or less, than it has"));
+            }
+            let last = entries.last().map(|last| last.key().to_vec().into());
+            let position = run.position_permille;
+            let next = async {
+                if run.is_last {
+                    Err(Miss::Refused)
+                } else {
+                    self.pull(range, with, last.clone(), &held).await
+                }
+            };
+            let taken = self.take_run(range, after, entries);
+            let (next, taken) = tokio::join!(next, taken);
+            let taken = taken?;
+            received += taken.keys;
+            let rebuild = &self.sessions.rebuild;
+            rebuild.received(range.0, taken.keys, taken.bytes, position);
+            if !taken.has_room {
+                break;
+            }
+            (pulled, after) = (next, last);
+        }
+        Ok(received)
+    }
+
+    async fn pull(
+        &self,
+        (session, range): RangeId,
+        with: NodeId,
+        after: Option<Bytes>,
+        held: &[u32],
+    ) -> Result<Run, Miss> {
+        let request = RepairRequest::Pull {
+            session,
+            range,
+            asker: self.sessions.environment.members.own(),
+            after,
+            held: held.to_vec(),
+        };
+        match self.call_patiently(with, PeerRequest::Session(request)).await {
+            PeerAnswer::Pulled(run) => Ok(run),
+            PeerAnswer::Missed(why) => Err(why),
+            _ => Err(Miss::Failed),
+        }
+    }
+
+    async fn take_run(
+        &self,
+        range: RangeId,
+        after: Option<Bytes>,
+        mut entries: Vec<Entry>,
+    ) -> Result<TakenRun, RunRefusal> {
+        let environment = &self.sessions.environment;
+        let (timestamps, sessions) = (
+            Arc::clone(&environment.timestamps),
+            Arc::clone(&self.sessions),
+        );
+        let job = self.in_background(move |own| {
+            let greatest = entries.iter().map(Entry::timestamp).max();
+            if greatest.is_some_and(|greatest| !timestamps.observe(greatest)) {
+                // The version of a broken clock does not reach the store. The two
+                // differ in it, and the other node is told so when it sends a repair write.
+                entries.retain(|entry| timestamps.observe(entry.timestamp()));
+            }
+            // What others have dropped does not come back. The two differ in it.
+            entries.retain(|entry| sessions.admits(range.0, entry).is_ok());
+            own.take_run(range, after.as_ref(), entries)
+        });
+        job.await.unwrap_or(Err(RunRefusal::Unknown))
+    }
+
+    /// Answers a node that pulls a range.
+    pub(in crate::session) async fn answer_pull(
+        &self,
+        range: RangeId,
+        asker: NodeId,
+        after: Option<Bytes>,
+        held: Vec<u32>,
+    ) -> PeerAnswer {
+        self.sessions.record.request_received();
+        let run = self.in_background(move |own| own.run(range, asker, after.as_ref(), held));
+        match run.await {
+            Some(Ok(Ok(run))) => PeerAnswer::Pulled(run),
+            Some(Ok(Err(error))) => {
+                report_unreadable(&error);
+                PeerAnswer::Missed(Miss::Failed)
+            }
+            Some(Err(UnknownRange)) | None => PeerAnswer::Session(self.refusal()),
+        }
+    }
+
+    /// Writes what was streamed into tables, while the session goes on. The next job of the
+    /// session comes after it.
+    pub(in crate::session) fn push_streamed(&self, session: SessionId) {
+        self.spawn_in_background(move |own| {
+            if let Err(error) = own.push_streamed(session) {
+                tracing::error!(%error, "cannot store what a repair has streamed");
+            }
+        });
+    }
+}

@@ -1,0 +1,56 @@
+//! Repair sessions: the nodes compare what they keep, and send what is missing where it
+//! belongs (anti-entropy). What is compared is decided in [`cluster::sweep`], how a session goes in
+//! [`cluster::repair`].
+//!
+//! ```text
+//! coordinator                 each node                     two nodes that differ
+//!   begin, close  ---------->   closed timestamp
+//!   agree         ---------->   bounds
+//!   advance       ---------->   scan ahead, about 8 MiB
+//!   digest        ---------->   digests with each peer
+//!   reconcile     ------------------------------------->    runs, if one lacks most of it;
+//!                                                           symbols, then repair writes both ways
+//!   ... next range ...
+//!   sync          ---------->   in a full session now and then: makes durable what arrived,
+//!                               and then a checkpoint is stored
+//!   finish        ---------->   makes durable what arrived; has anything come in behind the scan?
+//!   outcome       ---------->   which pairs are equal, and the GC threshold
+//! ```
+//!
+//! An incremental session has no `close` and no `finish`, and compares only what is above the
+//! greatest closed timestamp of those that take part.
+//!
+//! From below to above:
+//! - `part`: what a node keeps of a session, and what it reads from its store for it; jobs of
+//!   [`JobClass::Scan`](lsm::JobClass::Scan).
+//! - `checkpoint`: what survives a restart, and how far a full session has come; `record`: what
+//!   this node knows of sessions; `rebuild`: how far the rebuild of its store is; `overdue`: how
+//!   late the GC threshold is; `orders`: the sessions that operators have asked for.
+//! - `worker`: what the runtimes of a node share of all that; `calls`: how a node asks another one.
+//! - `exchange`: makes two nodes equal in a range.
+//! - `serving`: what a node does as its peers ask.
+//! - `coordinator`: leads a session; `schedule`: when this node does.
+//!
+//! A repair write is an ordinary version: whatever arrives in whatever order, the newest
+//! wins. So nothing has to be undone when a session is cut short anywhere.
+
+mod calls;
+mod checkpoint;
+mod coordinator;
+mod exchange;
+mod orders;
+mod overdue;
+mod part;
+mod rebuild;
+mod record;
+mod report;
+mod schedule;
+mod serving;
+mod worker;
+
+pub use checkpoint::{CheckpointEnvironment, LastEqual, fuzz_sweep};
+pub use orders::OrderedRepair;
+pub use rebuild::RebuildProgress;
+pub use record::{EndedSessions, RepairCounts, RepairStatus, RunningSession};
+pub use report::SessionReport;
+pub use worker::{RepairEnvironment, RepairSessions, RepairWorker};

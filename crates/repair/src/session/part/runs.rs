@@ -1,0 +1,230 @@
+//! Runs: how a node streams a range to another one, and takes it.
+
+use super::{Participant, RangeId, UnknownRange};
+use base::{Entry, EntryRef};
+use bytes::Bytes;
+use cluster::NodeId;
+use cluster::repair::SessionId;
+use cluster::sweep::{Digest, Item};
+use lsm::{Error, Scan};
+use peer::{HELD_MAX, Run, RunWriter};
+use std::sync::Arc;
+
+/// A range is streamed if this node lacks so many items of it, or more. With
+/// fewer, repair writes cost no more.
+const BULK_ITEMS_MIN: u64 = 16;
+
+/// How much this node lacks of what another one has of a range.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::session) enum Gap {
+    /// Nothing: the two are equal.
+    None,
+    /// Few items, or none: symbols tell which.
+    Small,
+    /// Most of it.
+    Large {
+        /// The short hashes of what it has.
+        held: Vec<u32>,
+    },
+}
+
+/// What taking a run has brought.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::session) struct TakenRun {
+    /// The versions that this node lacked.
+    pub(in crate::session) keys: u64,
+    /// The bytes of their keys and values.
+    pub(in crate::session) bytes: u64,
+    /// Whether more of the range may be pulled.
+    pub(in crate::session) has_room: bool,
+}
+
+/// Why a run was not taken. No version of it was.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::session) enum RunRefusal {
+    /// The session, or the range, is not known any more.
+    Unknown,
+    /// It is not what was asked for.
+    Malformed(&'static str),
+}
+
+impl Participant {
+    /// How much this node lacks of a range of which another node has `theirs`.
+    pub(in crate::session) fn gap(
+        &mut self,
+        range: RangeId,
+        with: NodeId,
+        theirs: Digest,
+    ) -> Result<Gap, UnknownRange> {
+        self.take_in_written(range)?;
+        let items = self.shared_items(range, with)?;
+        let mine: Digest = items.iter().copied().collect();
+        if mine == theirs {
+            return Ok(Gap::None);
+        }
+        let lacks = theirs.items.saturating_sub(mine.items);
+        Ok(if lacks >= BULK_ITEMS_MIN && lacks > mine.items {
+            Gap::Large {
+                held: items
+                    .into_iter()
+                    .take(HELD_MAX)
+                    .map(Item::short_hash)
+                    .collect(),
+            }
+        } else {
+            Gap::Small
+        })
+    }
+
+    /// The newest versions of what is shared with the node that asks, in the order of
+    /// their keys: those `after` a key, without what the other has already, and
+    /// without values that are too long for a run.
+    ///
+    /// # Errors
+    /// [`UnknownRange`]; within, that of the store.
+    pub(in crate::session) fn run(
+        &mut self,
+        (session, number): RangeId,
+        asker: NodeId,
+        after: Option<&Bytes>,
+        mut held: Vec<u32>,
+    ) -> Result<Result<Run, Error>, UnknownRange> {
+        held.sort_unstable();
+        let (own, engine, is_certain) = (
+            self.environment.own,
+            self.environment.engine.clone(),
+            self.is_certain(),
+        );
+        let placement = Arc::clone(&self.environment.placement);
+        let part = self.part(session).ok_or(UnknownRange)?;
+        let bounds = part.bounds.get(asker.index()).cloned();
+        let bounds = bounds.ok_or(UnknownRange)?;
+        let position = part.position_permille();
+        let range = part.range(number).ok_or(UnknownRange)?;
+        let from = match after {
+            Some(after) => [after, &[0][..]].concat(),
+            None => range.start.to_vec(),
+        };
+        let least = bounds.least_in(&from, range.end.as_deref());
+        let scan = engine
+            .scan(&from, range.end.as_deref())
+            .for_comparison(least);
+        let mut store = ByKey::new(scan.with_read_ahead(&part.sent_ahead));
+        let comparison = part.comparison(&placement, own);
+        let mut writer = RunWriter::default();
+        let is_sent = |entry: &EntryRef<'_>| {
+            RunWriter::carries(*entry) && is_certain(entry.key(), entry.timestamp())
+        };
+        for (key, item) in range.items.shared_keys(&comparison, asker, &from) {
+            if held.binary_search(&item.short_hash()).is_ok() {
+                continue;
+            }
+            if !writer.has_room() {
+                return Ok(Ok(writer.finish(false, position)));
+            }
+            let stored = match store.seek(key) {
+                Ok(stored) => stored,
+                Err(error) => return Ok(Err(error)),
+            };
+            let pulled = range.newer_pulled(key, stored).map(Entry::lend);
+            // From the block of a table straight into the run.
+            if let Some(newest) = pulled.or(stored).filter(is_sent) {
+                writer.push(newest);
+            }
+        }
+        Ok(Ok(writer.finish(true, position)))
+    }
+
+    /// Takes the versions of a run that was asked for from the keys `after` one on.
+    ///
+    /// # Errors
+    /// [`RunRefusal`].
+    pub(in crate::session) fn take_run(
+        &mut self,
+        (session, number): RangeId,
+        after: Option<&Bytes>,
+        entries: Vec<Entry>,
+    ) -> Result<TakenRun, RunRefusal> {
+        let (own, placement) = (
+            self.environment.own,
+            Arc::clone(&self.environment.placement),
+        );
+        let pulled_bytes_max = self.environment.sizes.pulled_bytes_max();
+        let part = self.part(session).ok_or(RunRefusal::Unknown)?;
+        let cut = part.cut;
+        let range = part.range_mut(number).ok_or(RunRefusal::Unknown)?;
+        let mut before = after.map(|after| &**after);
+        for entry in &entries {
+            if before.is_some_and(|before| entry.key() <= before) {
+                return Err(RunRefusal::Malformed("keys that are not in order"));
+            }
+            if !range.contains(entry.key()) {
+                return Err(RunRefusal::Malformed("a key beyond the range"));
+            }
+            if !placement.is_replica(own, entry.key(), entry.copies()) {
+                return Err(RunRefusal::Malformed("a version for other nodes"));
+            }
+            before = Some(entry.key());
+        }
+        let (keys, bytes) = range.take_in(entries, cut);
+        Ok(TakenRun {
+            keys,
+            bytes,
+            has_room: range.pulled_bytes < pulled_bytes_max,
+        })
+    }
+
+    /// Writes into tables what waits for that. A session whose tables cannot be written
+    /// is left: its coordinator finds that this node does not know it any more.
+    ///
+    /// # Errors
+    /// As those of an ingest.
+    pub(in crate::session) fn push_streamed(&mut self, session: SessionId) -> Result<(), Error> {
+        let pushed = match self.part(session) {
+            Some(part) => part.filling.push(),
+            None => Ok(()),
+        };
+        if pushed.is_err() {
+            self.leave(session);
+        }
+        pushed
+    }
+}
+
+/// A scan whose entries are found by key, in ascending order.
+struct ByKey {
+    scan: Scan,
+    stand: Stand,
+}
+
+/// Where a scan stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stand {
+    BeforeFirst,
+    AtEntry,
+    AtEnd,
+}
+
+impl ByKey {
+    fn new(scan: Scan) -> Self {
+        Self {
+            scan,
+            stand: Stand::BeforeFirst,
+        }
+    }
+
+    /// The entry of a key that is after all keys so far.
+    fn seek(&mut self, key: &[u8]) -> Result<Option<EntryRef<'_>>, Error> {
+        while self.stand == Stand::BeforeFirst
+            || self.stand == Stand::AtEntry && self.scan.entry().key() < key
+        {
+            self.stand = if self.scan.advance()? {
+                Stand::AtEntry
+            } else {
+                Stand::AtEnd
+            };
+        }
+        let entry = (self.stand == Stand::AtEntry).then(|| self.scan.entry());
+        Ok(entry.filter(|entry| entry.key() == key))
+    }
+}

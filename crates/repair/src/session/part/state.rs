@@ -1,0 +1,419 @@
+//! What a node keeps of one session.
+
+use super::filling::Filling;
+use crate::RepairSizes;
+use base::{Entry, EntryRef, Kind, Timestamp};
+use bytes::Bytes;
+use cluster::forgetting::is_absent;
+use cluster::sweep::{Comparison, Incarnation, KeyBounds, RangeItems, RangeSummary, RepairKind};
+use cluster::{NodeId, Placement};
+use lsm::{DamageMark, Engine, Error, Scan, ScanAhead};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// The ranges of a session whose items are kept: the one that is reconciled, and
+/// the next.
+const RANGES_KEPT: usize = 2;
+
+pub(in crate::session) struct SessionPart {
+    pub(super) kind: RepairKind,
+    /// The store that takes part.
+    pub(super) incarnation: Incarnation,
+    /// Versions above it are left out.
+    pub(super) cut: Timestamp,
+    /// What is dead below it is left out.
+    gc_threshold: Timestamp,
+    /// What expired before has expired by the clocks of all nodes, in milliseconds since 1970.
+    expired_before_unix_ms: u64,
+    /// What the store was when the session began at the first key; [`None`] if this node was
+    /// restarted since, so that it cannot say what has come since.
+    pub(super) origin: Option<Origin>,
+    /// What may be passed over with each node, by node number.
+    pub(super) bounds: Vec<KeyBounds>,
+    /// The reach of each node, by node number.
+    reaches: Vec<u8>,
+    /// The reach of this node as far as the session has come.
+    pub(super) reach: u8,
+    /// The scan ends before this key; [`None`] if it goes on to the last one.
+    pub(super) scan_end: Option<Bytes>,
+    /// The items from the next range on, as far as the scan has come.
+    ahead: RangeItems,
+    /// The bytes of keys and values that `ahead` stands for.
+    pub(super) ahead_bytes: usize,
+    /// Where the scan goes on.
+    pub(super) position: Position,
+    /// What the scan has read ahead.
+    pub(super) scanned_ahead: ScanAhead,
+    /// The same of the scans for those who pull.
+    pub(super) sent_ahead: ScanAhead,
+    /// Where the next range begins.
+    next_start: Bytes,
+    /// The last ranges.
+    ranges: VecDeque<Range>,
+    /// What other nodes have streamed.
+    pub(super) filling: Filling,
+    /// The keys that were scanned.
+    keys_scanned: u64,
+    /// The versions that the store held when the session began.
+    versions: u64,
+    /// When the coordinator or a peer last asked for something, on the monotonic clock.
+    pub(super) last_asked: Duration,
+}
+
+/// What a store was when a session began at the first key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Origin {
+    /// Its last record.
+    pub(super) sequence: u64,
+    /// Its damage.
+    pub(super) damage: DamageMark,
+    /// Whether the session shows this node its whole store.
+    shows_all: bool,
+}
+
+impl Origin {
+    /// A store that has this record and this damage now.
+    pub(super) fn new(sequence: u64, damage: DamageMark) -> Self {
+        Self {
+            sequence,
+            damage,
+            shows_all: true,
+        }
+    }
+}
+
+/// What all nodes of a session agree on.
+#[derive(Clone, Debug)]
+pub(in crate::session) struct Agreed {
+    /// Versions above it are left out of an incremental session.
+    pub(in crate::session) cut: Timestamp,
+    /// What is dead below it is left out: other nodes may have dropped it.
+    pub(in crate::session) gc_threshold: Timestamp,
+    /// The reach of each node, by node number.
+    pub(in crate::session) reaches: Vec<u8>,
+    /// What may be passed over with each node, by node number.
+    pub(in crate::session) bounds: Vec<KeyBounds>,
+}
+
+/// A range that was scanned.
+pub(super) struct Range {
+    /// Its number.
+    number: u32,
+    /// Its first key, or one before.
+    pub(super) start: Bytes,
+    /// Where it ends; [`None`] for the end of the key space.
+    pub(super) end: Option<Bytes>,
+    /// What this node keeps of it, and what it has pulled.
+    pub(super) items: RangeItems,
+    /// What other nodes have sent of it in bulk, in the order of the keys: no version
+    /// of it is in the store yet.
+    pub(super) pulled: Vec<Entry>,
+    /// The bytes of it.
+    pub(super) pulled_bytes: usize,
+}
+
+/// How far a session has scanned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Position {
+    /// Up to this key, without it.
+    At(Bytes),
+    /// To the end of the key space.
+    End,
+}
+
+impl SessionPart {
+    /// A session that compares nothing yet, in a store that holds so many `versions`.
+    pub(super) fn new(
+        kind: RepairKind,
+        incarnation: Incarnation,
+        filling: Filling,
+        versions: u64,
+        now: Duration,
+    ) -> Self {
+        Self {
+            kind,
+            incarnation,
+            cut: Timestamp::ZERO,
+            gc_threshold: Timestamp::ZERO,
+            expired_before_unix_ms: 0,
+            origin: None,
+            bounds: Vec::new(),
+            reaches: Vec::new(),
+            reach: 0,
+            scan_end: None,
+            ahead: RangeItems::default(),
+            ahead_bytes: 0,
+            position: Position::At(Bytes::new()),
+            scanned_ahead: ScanAhead::default(),
+            sent_ahead: ScanAhead::default(),
+            next_start: Bytes::new(),
+            ranges: VecDeque::new(),
+            filling,
+            keys_scanned: 0,
+            versions,
+            last_asked: now,
+        }
+    }
+
+    /// Takes note of what all nodes agree on.
+    pub(super) fn agree(&mut self, agreed: Agreed, expired_before_unix_ms: u64) {
+        let Agreed {
+            cut,
+            gc_threshold,
+            reaches,
+            bounds,
+        } = agreed;
+        if let Some(origin) = &mut self.origin {
+            // What any pair compares is read.
+            origin.shows_all &= bounds.contains(&KeyBounds::everything());
+        }
+        self.cut = cut;
+        self.gc_threshold = gc_threshold;
+        self.expired_before_unix_ms = expired_before_unix_ms;
+        self.reaches = reaches;
+        self.bounds = bounds;
+    }
+
+    /// What this node, `own`, compares.
+    pub(super) fn comparison<'a>(
+        &'a self,
+        placement: &'a Placement,
+        own: NodeId,
+    ) -> Comparison<'a> {
+        Comparison {
+            placement,
+            own,
+            kind: self.kind,
+            bounds: &self.bounds,
+            reaches: &self.reaches,
+        }
+    }
+
+    /// What the coordinator hears about a range, if it is one of the last.
+    pub(super) fn summary(
+        &mut self,
+        number: u32,
+        placement: &Placement,
+        own: NodeId,
+    ) -> Option<RangeSummary> {
+        let comparison = self.comparison(placement, own);
+        let summary = self.range(number)?.items.summary(&comparison);
+        self.reach = self.reach.max(summary.reach);
+        Some(summary)
+    }
+
+    /// Whether the session has shown this node its whole store.
+    pub(super) fn has_seen_all(&self) -> bool {
+        let is_at_end = self.position == Position::End && self.ahead.is_empty();
+        is_at_end && self.origin.is_some_and(|origin| origin.shows_all)
+    }
+
+    /// The keys that are ahead of the scan: from the first one to the one before which it ends, if
+    /// there is such a key; [`None`] if there are none.
+    pub(super) fn keys_ahead(&self) -> Option<(Bytes, Option<Bytes>)> {
+        match &self.position {
+            Position::At(key) => Some((key.clone(), self.scan_end.clone())),
+            Position::End => None,
+        }
+    }
+
+    /// Whether enough is scanned for the next range.
+    pub(super) fn is_enough(&self, sizes: RepairSizes) -> bool {
+        self.ahead_bytes >= sizes.range_bytes / 2 || self.ahead.len() >= sizes.range_keys / 2
+    }
+
+    /// Goes on no earlier than at `start`: a session that goes on begins there.
+    pub(super) fn skip_to(&mut self, start: &[u8]) {
+        if let Position::At(position) = &self.position
+            && position.as_ref() < start
+        {
+            let _passed_over = self.ahead.take_below(None);
+            self.ahead_bytes = 0;
+            self.position = Position::At(Bytes::copy_from_slice(start));
+            self.next_start = Bytes::copy_from_slice(start);
+        }
+    }
+
+    /// Scans on until `bytes_max` bytes of keys and values are ahead, or enough for a range.
+    ///
+    /// # Errors
+    /// See [`Scan::advance`]. The session goes on behind what was read.
+    pub(super) fn scan_ahead(
+        &mut self,
+        scan: &mut Scan,
+        bytes_max: usize,
+        sizes: RepairSizes,
+    ) -> Result<(), Error> {
+        let scanned = loop {
+            match scan.advance() {
+                Ok(true) => self.take(scan.entry()),
+                end => break end,
+            }
+            if self.ahead_bytes >= bytes_max || self.is_enough(sizes) {
+                break Ok(true);
+            }
+        };
+        if let Ok(false) = scanned {
+            self.position = Position::End;
+        } else if let Some(last) = scan.last_key() {
+            // No key lies between a key and the same key with a zero byte.
+            self.position = Position::At([last, &[0]].concat().into());
+        }
+        scanned.map(|_| ())
+    }
+
+    /// Takes the next entry of the scan.
+    fn take(&mut self, entry: EntryRef<'_>) {
+        // A version above the cut may still be on its way to the others, and the
+        // next incremental session compares it. A full one takes all: it may rebuild a
+        // store, and below a version that reached a single node there may be one
+        // that the lost store has acknowledged.
+        let is_compared = self.kind == RepairKind::Full || entry.timestamp() <= self.cut;
+        if is_compared && !self.is_left_out(entry) {
+            self.ahead.push(entry, self.cut);
+        }
+        self.ahead_bytes += entry.data_bytes();
+        self.keys_scanned += 1;
+    }
+
+    /// Whether other nodes may have dropped a version. The cut alone does not say that a
+    /// value has expired: the coordinator's clock may be years ahead, and a store that the
+    /// session rebuilds would never get a value that lives.
+    pub(super) fn is_left_out(&self, entry: EntryRef<'_>) -> bool {
+        let is_dead = entry.kind() == Kind::Tombstone
+            || entry.expiry().has_passed(self.expired_before_unix_ms);
+        is_absent(entry.timestamp(), is_dead, self.gc_threshold)
+    }
+
+    /// Ends the next range, unless the scan has not come so far; returns whether it has.
+    /// What was pulled of the range before the last one waits in `filling` from then on.
+    pub(super) fn end_range(&mut self, number: u32, end: Option<&[u8]>) -> bool {
+        // The coordinator ends a range where the node that has come least far is.
+        let is_scanned = match (&self.position, end) {
+            (Position::End, _) => true,
+            (Position::At(_), None) => false,
+            (Position::At(reached), Some(end)) => end <= reached,
+        };
+        if !is_scanned {
+            return false;
+        }
+        let before = self.ahead.len();
+        let items = self.ahead.take_below(end);
+        let rest = self.ahead.len();
+        self.ahead_bytes = self.ahead_bytes * rest / before.max(1);
+        let end = end.map(Bytes::copy_from_slice);
+        let next_start = end.clone().unwrap_or_default();
+        let start = std::mem::replace(&mut self.next_start, next_start);
+        if self.ranges.len() == RANGES_KEPT
+            && let Some(left) = self.ranges.pop_front()
+        {
+            self.filling.add(left.pulled);
+        }
+        self.ranges.push_back(Range {
+            number,
+            start,
+            end,
+            items,
+            pulled: Vec::new(),
+            pulled_bytes: 0,
+        });
+        true
+    }
+
+    /// The range of this number, if it is one of the last.
+    pub(super) fn range(&self, number: u32) -> Option<&Range> {
+        let mut ranges = self.ranges.iter();
+        ranges.find(|range| range.number == number)
+    }
+
+    /// As [`SessionPart::range`], to take something in.
+    pub(super) fn range_mut(&mut self, number: u32) -> Option<&mut Range> {
+        let mut ranges = self.ranges.iter_mut();
+        ranges.find(|range| range.number == number)
+    }
+
+    /// Makes all that other nodes have streamed part of the store, durably.
+    ///
+    /// # Errors
+    /// See [`Filling::commit`].
+    pub(super) fn commit_streamed(&mut self) -> Result<(), Error> {
+        for range in &mut self.ranges {
+            self.filling.add(std::mem::take(&mut range.pulled));
+        }
+        self.filling.commit()
+    }
+
+    /// How much of the store was scanned, about, in thousandths.
+    pub(super) fn position_permille(&self) -> u16 {
+        match &self.position {
+            Position::End => 1000,
+            // The store may have grown meanwhile.
+            Position::At(_) => {
+                let permille = self.keys_scanned * 1000 / self.versions.max(1);
+                permille.min(999) as u16
+            }
+        }
+    }
+}
+
+impl Range {
+    /// What was pulled of a key.
+    fn pulled(&self, key: &[u8]) -> Option<&Entry> {
+        let found = self.pulled.binary_search_by(|entry| entry.key().cmp(key));
+        found.ok().and_then(|index| self.pulled.get(index))
+    }
+
+    /// What was pulled of a key, if it is newer than what the store holds of it. What was
+    /// pulled of the range is in no store yet.
+    pub(super) fn newer_pulled(&self, key: &[u8], stored: Option<EntryRef<'_>>) -> Option<&Entry> {
+        let pulled = self.pulled(key);
+        // Of two equal ones the stored one counts.
+        pulled.filter(|pulled| stored.is_none_or(|stored| stored.rank() < pulled.rank()))
+    }
+
+    /// Takes in versions that another node has streamed, in the order of their
+    /// keys. Gives the number of those that this node lacked, and their bytes.
+    pub(super) fn take_in(&mut self, entries: Vec<Entry>, cut: Timestamp) -> (u64, u64) {
+        let taken = self.items.take_in(entries, cut);
+        let keys = taken.len() as u64;
+        let bytes: usize = taken.iter().map(Entry::data_bytes).sum();
+        self.pulled_bytes += bytes;
+        let is_behind = match (self.pulled.last(), taken.first()) {
+            (Some(last), Some(first)) => last.key() < first.key(),
+            _ => true,
+        };
+        self.pulled.extend(taken);
+        if !is_behind {
+            self.sort_pulled();
+        }
+        (keys, bytes as u64)
+    }
+
+    /// Another node has sent some of the range before. Of two versions of a key the one
+    /// that was taken last is newer: the sort keeps their order.
+    fn sort_pulled(&mut self) {
+        self.pulled.sort_by(|one, other| one.key().cmp(other.key()));
+        self.pulled.reverse();
+        self.pulled.dedup_by(|one, other| one.key() == other.key());
+        self.pulled.reverse();
+    }
+
+    /// Whether a key is one of the range.
+    pub(super) fn contains(&self, key: &[u8]) -> bool {
+        *self.start <= *key && self.end.as_deref().is_none_or(|end| key < end)
+    }
+}
+
+/// The newest version of a key of a range, in the store or pulled.
+///
+/// # Errors
+/// See [`Engine::get`].
+pub(super) fn newest_of(
+    engine: &Engine,
+    range: &Range,
+    key: &[u8],
+) -> Result<Option<Entry>, Error> {
+    let stored = engine.get_skipping_damage(key)?;
+    let pulled = range.newer_pulled(key, stored.as_ref().map(Entry::lend));
+    Ok(pulled.cloned().or(stored))
+}

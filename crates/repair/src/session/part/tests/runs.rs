@@ -1,0 +1,367 @@
+//! Runs between the parts of several nodes in a pass, on stores in memory.
+
+use super::exchange::RangeId;
+use super::participant::{Advance, Participant, PartEnvironment};
+use super::runs::{Gap, RunRefusal};
+use super::tests::{begin, engine_on, expiry, participant_of, reach, sent_of};
+use crate::RepairSizes;
+use base::{Entry, Expiry, ManualClock, Timestamp};
+use bytes::Bytes;
+use cluster::sweep::{Digest, Item, SessionId, RepairKind};
+use cluster::{NodeId, Placement};
+use lsm::Engine;
+use lsm_testing::{BlockingWrite, MemoryDisk};
+use peer::RepairAnswer;
+use std::sync::Arc;
+
+const PASS: SessionId = SessionId(7);
+const CUT: u64 = 1 << 40;
+
+/// A node and its store.
+struct TestNode {
+    number: NodeId,
+    engine: Engine,
+    own: Participant,
+}
+
+impl TestNode {
+    fn new(number: u8) -> Self {
+        let number = NodeId::new(number);
+        let engine = engine_on(&Arc::new(MemoryDisk::new()));
+        let own = participant_of(&engine, number);
+        Self {
+            number,
+            engine,
+            own,
+        }
+    }
+
+    fn with(number: u8, entries: &[Entry]) -> Self {
+        let node = Self::new(number);
+        for entry in entries {
+            node.engine.write(entry.clone()).unwrap();
+        }
+        node
+    }
+
+    fn stored(&self) -> Vec<Entry> {
+        let mut scan = self.engine.scan(b"", None);
+        let mut all = Vec::new();
+        loop {
+            let batch = scan.next_batch(1 << 20).unwrap();
+            if batch.is_empty() {
+                return all;
+            }
+            all.extend(batch);
+        }
+    }
+
+    /// The keys with these hashes that it holds or has pulled.
+    fn entries(&mut self, range: RangeId, keys: &[&str]) -> Vec<Entry> {
+        let hashes = keys.iter().map(|key| Item::key_hash_of(key.as_bytes()));
+        let lacking = NodeId::new(u8::MAX);
+        sent_of(&mut self.own, range, lacking, hashes.collect())
+    }
+}
+
+/// Walks all nodes through a pass; `compare` gets each range, with the digests of each
+/// node.
+fn walk(
+    nodes: &mut [&mut TestNode],
+    pass: SessionId,
+    mut compare: impl FnMut(&mut [&mut TestNode], RangeId, &[Vec<Digest>]),
+) {
+    for node in nodes.iter_mut() {
+        begin(&mut node.own, pass, RepairKind::Full, CUT);
+    }
+    let mut start = Bytes::new();
+    for range in 0.. {
+        let mut end = None;
+        for node in nodes.iter_mut() {
+            let reached = reach(&mut node.own, pass, &start);
+            end = match (end, reached) {
+                (None, reached) => reached,
+                (Some(end), Some(reached)) => Some(Bytes::min(end, reached)),
+                (end, None) => end,
+            };
+        }
+        let digests: Vec<Vec<Digest>> = nodes
+            .iter_mut()
+            .map(|node| match node.own.digest(pass, range, end.as_deref()) {
+                RepairAnswer::Digests { digests, .. } => digests,
+                answer => panic!("no digests: {answer:?}"),
+            })
+            .collect();
+        compare(nodes, (pass, range), &digests);
+        for node in nodes.iter_mut() {
+            node.own.push_pulled(pass).unwrap();
+        }
+        match end {
+            Some(end) => start = end,
+            None => return,
+        }
+    }
+}
+
+/// Has `to` pull what it lacks most of; gives the number of versions that were sent.
+fn pull(from: &mut TestNode, to: &mut TestNode, range: RangeId, theirs: Digest) -> usize {
+    let gap = to.own.gap(range, from.number, theirs).unwrap();
+    let Gap::Large { held } = gap else {
+        return 0;
+    };
+    let (mut sent, mut after) = (0, None);
+    loop {
+        let run = from
+            .own
+            .run(range, to.number, after.as_ref(), held.clone())
+            .unwrap()
+            .unwrap();
+        let entries = run.entries().unwrap();
+        sent += entries.len();
+        let last = entries.last().map(|last| last.key().to_vec().into());
+        to.own.take_run(range, after.as_ref(), entries).unwrap();
+        if run.is_last {
+            return sent;
+        }
+        assert!(last > after);
+        after = last;
+    }
+}
+
+fn timestamp_of(number: u64) -> Timestamp {
+    Timestamp::from_u64(number)
+}
+
+fn put(key: &str, timestamp: u64, copies: u8) -> Entry {
+    let value = format!("value at {timestamp}");
+    let value = value.as_bytes();
+    Entry::value(
+        key.as_bytes(),
+        timestamp_of(timestamp),
+        value,
+        Expiry::NEVER,
+        copies,
+    )
+}
+
+/// Thousands of keys: short and long values, tombstones, values that expire.
+fn mixed() -> Vec<Entry> {
+    let mut random = fastrand::Rng::with_seed(3);
+    let entry = |number: u64| {
+        let key = format!("{number:05}");
+        let (key, timestamp) = (key.as_bytes(), timestamp_of(1 + random.u64(0..1000)));
+        let value = vec![b'v'; [0, 10, 1_000, 90_000][random.usize(0..100).saturating_sub(96)]];
+        match number % 10 {
+            0 => Entry::tombstone(key, timestamp, 3),
+            1 => Entry::value(key, timestamp, &value, Expiry::at_unix_ms(number), 3),
+            _ => Entry::value(key, timestamp, &value, Expiry::NEVER, 3),
+        }
+    };
+    (0..20_000).map(entry).collect()
+}
+
+#[test]
+fn a_store_that_is_empty_pulls_everything_once() {
+    let all = mixed();
+    let mut full = TestNode::with(0, &all);
+    let mut other = TestNode::with(2, &all);
+    let mut lost = TestNode::new(1);
+    let (mut sent, mut ranges) = (0, 0);
+    let pair = &mut [&mut full, &mut lost, &mut other];
+    walk(pair, PASS, |nodes, range, digests| {
+        let [full, lost, other] = nodes else {
+            panic!("three nodes");
+        };
+        ranges += 1;
+        sent += pull(full, lost, range, digests[0][1]);
+        // What was pulled counts: the second peer has nothing more to send.
+        let gap = |lost: &mut TestNode, with| lost.own.gap(range, with, digests[2][1]);
+        assert_eq!(gap(lost, full.number), Ok(Gap::None));
+        assert_eq!(gap(lost, other.number), Ok(Gap::None));
+    });
+    assert!(ranges > 1, "{ranges} ranges");
+    assert_eq!(sent, all.len());
+    assert_eq!(lost.own.sync(PASS).ok(), Some(true));
+    assert!(lost.stored() == all);
+}
+
+#[test]
+fn what_is_pulled_of_a_range_is_bounded() {
+    let entry = |number: u64| {
+        let (key, value) = (format!("{number:02}"), [b'v'; 998]);
+        Entry::value(key.as_bytes(), timestamp_of(5), &value, Expiry::NEVER, 3)
+    };
+    let all: Vec<Entry> = (0..40).map(entry).collect();
+    let mut full = TestNode::with(0, &all);
+    let mut lost = TestNode::new(1);
+    lost.own = Participant::new(PartEnvironment {
+        engine: lost.engine.clone(),
+        clock: Arc::new(ManualClock::new(0)),
+        placement: Arc::new(Placement::new(["a", "b", "c"])),
+        own: lost.number,
+        mended: Arc::default(),
+        bounds: Arc::default(),
+        is_receiver: Box::new(|| false),
+        expiry: expiry(),
+        sizes: RepairSizes {
+            range_bytes: 10_000,
+            ..RepairSizes::default()
+        },
+        ingest_bytes_max: 8 << 20,
+    });
+    walk(&mut [&mut full, &mut lost], PASS, |nodes, range, _| {
+        let mut take = |from: usize, to: usize| {
+            let after = from.checked_sub(1);
+            let after = after.map(|last| Bytes::copy_from_slice(all[last].key()));
+            let taken = nodes[1]
+                .own
+                .take_run(range, after.as_ref(), all[from..to].to_vec());
+            taken.unwrap().has_room
+        };
+        assert!(take(0, 19));
+        assert!(!take(19, 20), "twice a range");
+    });
+}
+
+#[test]
+fn what_was_not_committed_is_pulled_again_and_what_was_is_not() {
+    let all = mixed();
+    let mut full = TestNode::with(0, &all);
+    let mut lost = TestNode::new(1);
+    let mut pass_of = |lost: &mut TestNode, pass| {
+        let mut sent = 0;
+        walk(&mut [&mut full, lost], pass, |nodes, range, digests| {
+            let [full, lost] = nodes else {
+                panic!("two nodes");
+            };
+            sent += pull(full, lost, range, digests[0][1]);
+        });
+        sent
+    };
+    assert_eq!(pass_of(&mut lost, SessionId(1)), all.len());
+    // The node restarts before the pass is made durable.
+    assert_eq!(lost.stored(), []);
+    lost.own = participant_of(&lost.engine, lost.number);
+    assert!(!lost.own.sync(SessionId(1)).unwrap());
+    assert_eq!(lost.stored(), []);
+    assert_eq!(pass_of(&mut lost, SessionId(2)), all.len());
+    assert!(lost.own.sync(SessionId(2)).unwrap());
+    lost.own = participant_of(&lost.engine, lost.number);
+    assert_eq!(pass_of(&mut lost, SessionId(3)), 0);
+    assert!(lost.stored() == all);
+}
+
+#[test]
+fn a_second_peer_sends_only_what_the_first_one_lacks() {
+    let first: Vec<Entry> = (0..100).map(|n| put(&format!("a{n:03}"), 5, 3)).collect();
+    let newer: Vec<Entry> = (0..10).map(|n| put(&format!("a{n:03}"), 6, 3)).collect();
+    let more: Vec<Entry> = (0..300).map(|n| put(&format!("b{n:03}"), 5, 3)).collect();
+    let mut one = TestNode::with(0, &first);
+    let mut other = TestNode::with(2, &[&first[..], &newer, &more].concat());
+    let mut lost = TestNode::new(1);
+    let nodes = &mut [&mut one, &mut lost, &mut other];
+    walk(nodes, PASS, |nodes, range, digests| {
+        let [one, lost, other] = nodes else {
+            panic!("three nodes");
+        };
+        assert_eq!(pull(one, lost, range, digests[0][1]), 100);
+        assert_eq!(pull(other, lost, range, digests[2][1]), 310);
+        let gap = lost.own.gap(range, other.number, digests[2][1]);
+        assert_eq!(gap, Ok(Gap::None));
+        // It differs from the first one now, and can send it what that one lacks.
+        let gap = lost.own.gap(range, one.number, digests[0][1]);
+        assert_eq!(gap, Ok(Gap::Small));
+        let sent = lost.entries(range, &["a001", "a050", "b007"]);
+        assert_eq!(sent, [newer[1].clone(), first[50].clone(), more[7].clone()]);
+        // Another lost store could pull it from this one.
+        let run = lost.own.run(range, one.number, None, Vec::new());
+        assert_eq!(run.unwrap().unwrap().entries().unwrap().len(), 400);
+    });
+    assert!(lost.own.sync(PASS).unwrap());
+    assert!(lost.stored() == other.stored());
+}
+
+#[test]
+fn only_replicas_are_sent_a_version() {
+    let entries: Vec<Entry> = (0..600).map(|n| put(&format!("{n:03}"), 5, 2)).collect();
+    let placement = Placement::new(["a", "b", "c"]);
+    let mut full = TestNode::with(0, &entries);
+    let mut lost = TestNode::new(1);
+    // The surplus copies of the first node are announced, not pulled.
+    let of_lost = entries.iter().filter(|entry| {
+        let replicas = placement.replicas(entry.key(), 2);
+        [0, 1]
+            .map(NodeId::new)
+            .iter()
+            .all(|node| replicas.contains(node))
+    });
+    let of_lost: Vec<Entry> = of_lost.cloned().collect();
+    let nodes = &mut [&mut full, &mut lost];
+    walk(nodes, PASS, |nodes, range, digests| {
+        let [full, lost] = nodes else {
+            panic!("two nodes");
+        };
+        assert_eq!(pull(full, lost, range, digests[0][1]), of_lost.len());
+    });
+    assert!(lost.own.sync(PASS).unwrap());
+    assert!(lost.stored() == of_lost);
+}
+
+#[test]
+fn a_run_that_was_not_asked_for_is_refused_and_nothing_of_it_is_taken() {
+    // The keys from "m" on belong to the next range.
+    let mut lost = TestNode::new(1);
+    begin(&mut lost.own, PASS, RepairKind::Full, CUT);
+    let end = lost.own.advance(PASS, b"b").unwrap();
+    assert!(matches!(end, Advance::GoOn));
+    let end = Some(Bytes::from_static(b"m"));
+    let digests = lost.own.digest(PASS, 0, end.as_deref());
+    assert!(
+        matches!(digests, RepairAnswer::Digests { .. }),
+        "{digests:?}"
+    );
+    let range = (PASS, 0);
+    let placement = Placement::new(["a", "b", "c"]);
+    let mut keys = (0..).map(|number| format!("c{number}"));
+    let foreign = keys.find(|key| placement.preference_list(key.as_bytes(), 1)[0] != lost.number);
+    let foreign = foreign.unwrap();
+    let entry = |key: &str| put(key, 5, 3);
+    let order = "keys that are not in order";
+    let beyond = "a key beyond the range";
+    for (entries, after, what) in [
+        (vec![entry("c"), entry("c")], None, order),
+        (vec![entry("d"), entry("c")], None, order),
+        (vec![entry("c"), entry("d")], Some("c"), order),
+        (vec![entry("c"), entry("m")], None, beyond),
+        (vec![entry("a"), entry("c")], None, beyond),
+        (vec![put(&foreign, 5, 1)], None, "a version for other nodes"),
+    ] {
+        let after = after.map(|after: &str| Bytes::copy_from_slice(after.as_bytes()));
+        let taken = lost.own.take_run(range, after.as_ref(), entries);
+        assert_eq!(taken, Err(RunRefusal::Malformed(what)));
+    }
+    let unknown = lost.own.take_run((PASS, 1), None, vec![entry("c")]);
+    assert_eq!(unknown, Err(RunRefusal::Unknown));
+    let taken = lost.own.take_run(range, None, vec![entry("c")]).unwrap();
+    assert_eq!(taken.keys, 1);
+    assert!(lost.own.sync(PASS).unwrap());
+    assert_eq!(lost.stored(), [entry("c")]);
+}
+
+#[test]
+fn a_version_that_is_too_long_for_a_run_is_left_to_mends() {
+    let long = vec![b'v'; peer::RUN_ENTRY_BYTES_MAX];
+    let mut entries: Vec<Entry> = (0..50).map(|n| put(&format!("{n:03}"), 5, 3)).collect();
+    entries[20] = Entry::value(b"020", timestamp_of(5), &long, Expiry::NEVER, 3);
+    let mut full = TestNode::with(0, &entries);
+    let mut lost = TestNode::new(1);
+    let nodes = &mut [&mut full, &mut lost];
+    walk(nodes, PASS, |nodes, range, digests| {
+        let [full, lost] = nodes else {
+            panic!("two nodes");
+        };
+        assert_eq!(pull(full, lost, range, digests[0][1]), 49);
+        let gap = lost.own.gap(range, full.number, digests[0][1]);
+        assert_eq!(gap, Ok(Gap::Small));
+    });
+}

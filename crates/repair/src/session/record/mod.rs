@@ -1,0 +1,383 @@
+//! What a node knows of the sessions that it took part in, for its schedule and for its
+//! operator.
+
+#[cfg(test)]
+mod tests;
+
+use super::checkpoint::{Checkpoint, LastEqual, RepairFile};
+use super::rebuild::{Rebuild, RebuildProgress};
+use base::Clock;
+use cluster::NodeId;
+use cluster::repair::{SESSION_IDLE_MAX, SessionId, Token};
+use cluster::sweep::RepairKind;
+use profile::lock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Running sessions that are remembered: one of each kind.
+const RUNNING_MAX: usize = RepairKind::ALL.len();
+
+/// What a node knows of repair, at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepairStatus {
+    /// The sessions that this node takes part in now.
+    pub running: Vec<RunningSession>,
+    /// The sessions that have ended since this node started, by the number of their kind
+    /// in [`RepairKind::ALL`].
+    pub ended: [EndedSessions; RepairKind::ALL.len()],
+    /// By node number: when the node was last found equal with this one.
+    pub last_equal: Vec<LastEqual>,
+    /// By node number: how many versions the node had in the last full session of which no
+    /// other node keeps a copy. If its store is lost, so many are.
+    pub single_copies: Vec<Option<u64>>,
+    /// What this node has done for repair since it started.
+    pub counts: RepairCounts,
+    /// What a running session has streamed, if one has.
+    pub rebuild: Option<RebuildProgress>,
+}
+
+/// A session that a node takes part in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunningSession {
+    /// What it compares.
+    pub kind: RepairKind,
+    /// When it began, in milliseconds since 1970.
+    pub began_unix_ms: u64,
+    /// The ranges that this node has compared.
+    pub ranges: u64,
+}
+
+/// The sessions of a kind that have ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EndedSessions {
+    /// Those that found the node equal with every other node, or made it so.
+    pub equal: u64,
+    /// All others: a node was away, or could not be made equal.
+    pub incomplete: u64,
+    /// When the last one ended, in milliseconds since 1970.
+    pub last_end_unix_ms: Option<u64>,
+    /// How long that one took.
+    pub last_duration: Duration,
+}
+
+/// What a node has done for repair.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RepairCounts {
+    /// Requests of sessions that were answered, to peers and to this node as a coordinator.
+    pub requests: u64,
+    /// Versions that peers lacked, and stored.
+    pub repair_writes_sent: u64,
+    /// Versions that peers sent because this node lacked them.
+    pub repair_writes_received: u64,
+    /// Ranges that were compared.
+    pub ranges_compared: u64,
+    /// Ranges in which this node differed from another one, once for each of the others.
+    pub ranges_differing: u64,
+    /// Non-owned copies that a replica of their keys lacked, and versions that a node
+    /// lacked which kept an older one without being a replica.
+    pub non_owned_offered: u64,
+    /// Versions that peers streamed because this node lacked most of a range.
+    pub streamed_keys_received: u64,
+    /// The bytes of their keys and values.
+    pub streamed_bytes_received: u64,
+}
+
+/// What a node remembers of repair. Its runtimes share it.
+pub(super) struct Record {
+    clock: Arc<dyn Clock>,
+    state: Mutex<RecordState>,
+    requests: AtomicU64,
+    repair_writes_sent: AtomicU64,
+    repair_writes_received: AtomicU64,
+    ranges_differing: AtomicU64,
+    non_owned_offered: AtomicU64,
+}
+
+struct RecordState {
+    /// When a session of any kind last ended, on the monotonic clock; at first, when
+    /// this node started.
+    last_end: Duration,
+    /// When a full one did.
+    last_full_end: Duration,
+    /// When a full one did, by the wall clock, which goes on while this node is down; at
+    /// first, what a restart remembers, or when this node was started for the first time.
+    last_full_end_unix_ms: u64,
+    /// When one did that found this node equal with all others, and need not be tried again.
+    last_equal_full_unix_ms: u64,
+    /// Whether the last full session since this node started left nodes unequal.
+    is_full_unequal: bool,
+    /// The last full session that this node coordinated and that has to be tried again.
+    not_done: Option<SessionId>,
+    running: Vec<KnownSession>,
+    ended: [EndedSessions; RepairKind::ALL.len()],
+    last_equal: Vec<LastEqual>,
+    single_copies: Vec<Option<u64>>,
+    ranges_compared: u64,
+    /// The session for which one of this node had to give way, and when, on the monotonic clock.
+    preempted: Option<(Token, Duration)>,
+}
+
+/// A session that has begun and not ended.
+struct KnownSession {
+    session: SessionId,
+    shown: RunningSession,
+    /// On the monotonic clock.
+    began: Duration,
+    /// When its coordinator last asked for something, on the monotonic clock.
+    last_asked: Duration,
+}
+
+impl Record {
+    /// The record of a node that has just started, in a cluster of `nodes`.
+    pub(super) fn new(clock: Arc<dyn Clock>, nodes: usize, remembered: RepairFile) -> Self {
+        let RepairFile {
+            last_equal_full_unix_ms,
+            mut last_equal,
+            mut single_copies,
+            checkpoint: _,
+        } = remembered;
+        last_equal.resize(nodes, LastEqual::default());
+        single_copies.resize(nodes, None);
+        let last_equal_full_unix_ms = last_equal_full_unix_ms.unwrap_or_else(|| clock.unix_ms());
+        let state = RecordState {
+            last_end: clock.monotonic(),
+            last_full_end: clock.monotonic(),
+            last_full_end_unix_ms: last_equal_full_unix_ms,
+            last_equal_full_unix_ms,
+            is_full_unequal: false,
+            not_done: None,
+            running: Vec::new(),
+            ended: Default::default(),
+            last_equal,
+            single_copies,
+            ranges_compared: 0,
+            preempted: None,
+        };
+        Self {
+            clock,
+            state: Mutex::new(state),
+            requests: AtomicU64::new(0),
+            repair_writes_sent: AtomicU64::new(0),
+            repair_writes_received: AtomicU64::new(0),
+            ranges_differing: AtomicU64::new(0),
+            non_owned_offered: AtomicU64::new(0),
+        }
+    }
+
+    /// This node takes part in a session that begins, or goes on.
+    pub(super) fn began(&self, session: SessionId) {
+        let now = self.clock.monotonic();
+        let mut state = lock(&self.state);
+        // The attempt before is over, and there is one session of a kind at a time.
+        state
+            .running
+            .retain(|known| known.session.kind() != session.kind());
+        debug_assert!(state.running.len() < RUNNING_MAX);
+        state.running.push(KnownSession {
+            session,
+            shown: RunningSession {
+                kind: session.kind(),
+                began_unix_ms: self.clock.unix_ms(),
+                ranges: 0,
+            },
+            began: now,
+            last_asked: now,
+        });
+    }
+
+    /// This node has made its digests of a range of a session.
+    pub(super) fn range_compared(&self, session: SessionId) {
+        let now = self.clock.monotonic();
+        let mut state = lock(&self.state);
+        state.ranges_compared += 1;
+        let mut running = state.running.iter_mut();
+        if let Some(known) = running.find(|known| known.session == session) {
+            known.shown.ranges += 1;
+            known.last_asked = now;
+        }
+    }
+
+    /// A session has ended that this node took part in. It found this node equal with the
+    /// nodes in `equal_with`, and counted the single copies of each node, with
+    /// [`u64::MAX`] for those that it did not.
+    pub(super) fn ended(&self, session: SessionId, equal_with: &[NodeId], single_copies: &[u64]) {
+        let kind = session.kind();
+        let now = self.clock.monotonic();
+        let now_unix_ms = self.clock.unix_ms();
+        let mut state = lock(&self.state);
+        let others = state.last_equal.len().saturating_sub(1);
+        let is_equal = equal_with.len() >= others;
+        // A restart right after it would forget that it is to be tried again.
+        let is_done = is_equal && state.not_done != Some(session);
+        state.mark_end(kind, is_done, now, now_unix_ms);
+        for (known, counted) in state.single_copies.iter_mut().zip(single_copies) {
+            if *counted != u64::MAX {
+                *known = Some(*counted);
+            }
+        }
+        let known = state.take_running(session);
+        for node in equal_with {
+            if let Some(last) = state.last_equal.get_mut(node.index()) {
+                last.any_unix_ms = Some(now_unix_ms);
+                if kind == RepairKind::Full {
+                    last.full_unix_ms = Some(now_unix_ms);
+                }
+            }
+        }
+        let ended = &mut state.ended[kind as usize];
+        if is_equal {
+            ended.equal += 1;
+        } else {
+            ended.incomplete += 1;
+        }
+        ended.last_end_unix_ms = Some(now_unix_ms);
+        ended.last_duration = known.map_or(Duration::ZERO, |known| now.saturating_sub(known.began));
+    }
+
+    /// A full session that this node coordinates is about to end, and leaves nodes unequal, or
+    /// cannot raise the GC threshold.
+    pub(super) fn not_done(&self, session: SessionId) {
+        lock(&self.state).not_done = Some(session);
+    }
+
+    /// A session has ended in which this node took no part to the end.
+    pub(super) fn left(&self, session: SessionId) {
+        lock(&self.state).take_running(session);
+    }
+
+    /// A session that this node coordinated is over. This node's own part in it may have failed
+    /// before; the next session is not due any earlier for that. `is_done`: all nodes took
+    /// part, all are equal, and the GC threshold is as high as it may be.
+    pub(super) fn coordinated(&self, kind: RepairKind, is_done: bool) {
+        let (now, now_unix_ms) = (self.clock.monotonic(), self.clock.unix_ms());
+        lock(&self.state).mark_end(kind, is_done, now, now_unix_ms);
+    }
+
+    /// A session that this node was to coordinate has given way to this one.
+    pub(super) fn preempted(&self, by: Token) {
+        let now = self.clock.monotonic();
+        lock(&self.state).preempted = Some((by, now));
+    }
+
+    /// A request of a session is answered.
+    pub(super) fn request_received(&self) {
+        self.requests.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn repair_writes_sent(&self, writes: u32) {
+        self.repair_writes_sent.fetch_add(u64::from(writes), Relaxed);
+    }
+
+    pub(super) fn repair_write_received(&self) {
+        self.repair_writes_received.fetch_add(1, Relaxed);
+    }
+
+    /// This node differs from another one in a range.
+    pub(super) fn range_differs(&self) {
+        self.ranges_differing.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn non_owned_offered(&self, copies: u32) {
+        self.non_owned_offered.fetch_add(u64::from(copies), Relaxed);
+    }
+
+    /// Whether the last session of a kind ended so long ago. A full session counts as an
+    /// incremental one, too.
+    pub(super) fn is_due(&self, kind: RepairKind, interval: Duration) -> bool {
+        let state = lock(&self.state);
+        let (ended, ended_unix_ms) = match kind {
+            RepairKind::Incremental => (state.last_end, None),
+            RepairKind::Full => (state.last_full_end, Some(state.last_full_end_unix_ms)),
+        };
+        // The wall clock goes on while this node is down. It may be set back; the other
+        // one may not.
+        let since_ms = ended_unix_ms.map(|ended| self.clock.unix_ms().saturating_sub(ended));
+        self.clock.monotonic().saturating_sub(ended) >= interval
+            || since_ms.is_some_and(|since_ms| Duration::from_millis(since_ms) >= interval)
+    }
+
+    /// Whether a full session of another coordinator is under way, as far as this node knows: it
+    /// takes part in one, or one of its own has given way to one. One that is silent has ended.
+    pub(super) fn is_other_full_running(&self) -> bool {
+        let now = self.clock.monotonic();
+        let state = lock(&self.state);
+        let is_full =
+            |known: &KnownSession| known.session.kind() == RepairKind::Full && !known.is_silent(now);
+        let has_given_way = state
+            .preempted
+            .is_some_and(|(_, since)| now.saturating_sub(since) < SESSION_IDLE_MAX);
+        has_given_way || state.running.iter().any(is_full)
+    }
+
+    /// Whether the last full session did not do everything, and ended so long ago.
+    pub(super) fn is_retry_due(&self, period: Duration) -> bool {
+        let is_unequal = lock(&self.state).is_full_unequal;
+        is_unequal && self.is_due(RepairKind::Full, period)
+    }
+
+    /// What survives a restart.
+    pub(super) fn to_file(&self, checkpoint: Option<Checkpoint>) -> RepairFile {
+        let state = lock(&self.state);
+        RepairFile {
+            // After a restart one that found nodes unequal does not count.
+            last_equal_full_unix_ms: Some(state.last_equal_full_unix_ms),
+            last_equal: state.last_equal.clone(),
+            single_copies: state.single_copies.clone(),
+            checkpoint,
+        }
+    }
+
+    /// What is known now.
+    pub(super) fn status(&self, rebuild: &Rebuild) -> RepairStatus {
+        let (streamed_keys_received, streamed_bytes_received) = rebuild.totals();
+        let now = self.clock.monotonic();
+        let state = lock(&self.state);
+        let running = state.running.iter().filter(|known| !known.is_silent(now));
+        RepairStatus {
+            running: running.map(|known| known.shown).collect(),
+            ended: state.ended,
+            last_equal: state.last_equal.clone(),
+            single_copies: state.single_copies.clone(),
+            counts: RepairCounts {
+                requests: self.requests.load(Relaxed),
+                repair_writes_sent: self.repair_writes_sent.load(Relaxed),
+                repair_writes_received: self.repair_writes_received.load(Relaxed),
+                ranges_compared: state.ranges_compared,
+                ranges_differing: self.ranges_differing.load(Relaxed),
+                non_owned_offered: self.non_owned_offered.load(Relaxed),
+                streamed_keys_received,
+                streamed_bytes_received,
+            },
+            rebuild: rebuild.progress(),
+        }
+    }
+}
+
+impl RecordState {
+    /// A session is over, for this node at least.
+    fn take_running(&mut self, session: SessionId) -> Option<KnownSession> {
+        self.preempted
+            .take_if(|(by, _)| matches!(session, SessionId::Full(token) if token.session == by.session));
+        let index = self.running.iter().position(|known| known.session == session);
+        index.map(|index| self.running.remove(index))
+    }
+
+    fn mark_end(&mut self, kind: RepairKind, is_done: bool, now: Duration, now_unix_ms: u64) {
+        self.last_end = now;
+        if kind == RepairKind::Full {
+            self.last_full_end = now;
+            self.last_full_end_unix_ms = now_unix_ms;
+            self.is_full_unequal = !is_done;
+            if is_done {
+                self.last_equal_full_unix_ms = now_unix_ms;
+            }
+        }
+    }
+}
+
+impl KnownSession {
+    fn is_silent(&self, now: Duration) -> bool {
+        now.saturating_sub(self.last_asked) >= SESSION_IDLE_MAX
+    }
+}

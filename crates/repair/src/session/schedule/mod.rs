@@ -1,0 +1,183 @@
+//! When this node coordinates a session: at intervals, while a store has to be rebuilt, while its
+//! own store is damaged, and when an operator asks for one.
+
+mod pacing;
+
+use super::coordinator::{Ended, LOOK_PERIOD};
+use super::part::Participant;
+use super::report::SessionReport;
+use super::worker::RepairWorker;
+use cluster::repair::SESSION_IDLE_MAX;
+use cluster::sweep::RepairKind;
+use cluster::{NodeId, ReplicaState};
+use pacing::{Rebuilding, Retry, StoreOfNode};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How often sessions are left that nobody asks about any more.
+const LEAVING_PERIOD: Duration = SESSION_IDLE_MAX;
+
+impl RepairWorker {
+    /// Coordinates a session whenever an operator asks for one, or one is due and this node is
+    /// the first of those that are up. Runs for as long as its runtime.
+    pub async fn coordinate_forever(self: Rc<Self>) {
+        let environment = &self.sessions.environment;
+        if environment.members.is_single_node() {
+            return;
+        }
+        let orders = &self.sessions.orders;
+        let (mut rebuilding, mut retry) = (Rebuilding::new(), Retry::new());
+        let clock = &environment.clock;
+        let mut last_leaving = clock.monotonic();
+        loop {
+            // Either way there may be something to do.
+            let _woken = tokio::time::timeout(LOOK_PERIOD, orders.ordered.notified()).await;
+            let are_all_up = self.are_all_up();
+            retry.looked(are_all_up);
+            if are_all_up {
+                rebuilding.looked(&self.stores_to_rebuild());
+            }
+            if clock.monotonic().saturating_sub(last_leaving) >= LEAVING_PERIOD {
+                last_leaving = clock.monotonic();
+                // It may delete files.
+                self.spawn_in_background(Participant::forget_idle);
+            }
+            let may_begin_full = !self.sessions.record.is_other_full_running();
+            let due = || self.due_here(may_begin_full, &rebuilding, retry.period());
+            let Some((kind, is_ordered)) = orders.begin(may_begin_full, due) else {
+                continue;
+            };
+            if kind == RepairKind::Full {
+                rebuilding.began(self.stores_to_rebuild());
+            }
+            let is_full_due = || {
+                let may_begin_full = !self.sessions.record.is_other_full_running();
+                let due = || self.due_here(may_begin_full, &rebuilding, retry.period());
+                may_begin_full && (orders.is_full_next() || due() == Some(RepairKind::Full))
+            };
+            // Whoever has ordered a session waits for it.
+            let settles: Option<&dyn Fn() -> bool> =
+                if is_ordered { None } else { Some(&is_full_due) };
+            let ended = match kind {
+                RepairKind::Full => self.coordinate_full().await,
+                RepairKind::Incremental => {
+                    Ended::With(self.coordinate_incremental(settles).await)
+                }
+            };
+            match ended {
+                Ended::With(report) => self.ended(kind, report, &mut retry),
+                Ended::Preempted { by } => {
+                    tracing::info!(%by, "another repair session is running: this one waits for its end");
+                    self.sessions.record.preempted(by);
+                    orders.put_off();
+                }
+            }
+        }
+    }
+
+    fn ended(&self, kind: RepairKind, report: SessionReport, retry: &mut Retry) {
+        tracing::info!(
+            kind = kind.word(),
+            ranges = report.ranges,
+            differing = report.differing,
+            equal_pairs = report.equal_pairs,
+            pairs = report.pairs,
+            gc_threshold_held_back = report.is_held_back,
+            "a repair has ended"
+        );
+        // One that could not raise the GC threshold is tried again, too.
+        let is_done = report.are_all_equal() && !report.is_held_back;
+        if kind == RepairKind::Full {
+            retry.ended(is_done);
+        }
+        // This node's own part may have failed.
+        self.sessions.record.coordinated(kind, is_done);
+        self.sessions.store_file();
+        self.sessions.orders.end(report);
+    }
+
+    /// The kind of the session that this node is to coordinate, if one is due.
+    fn due_here(
+        &self,
+        may_begin_full: bool,
+        rebuilding: &Rebuilding,
+        retry_period: Duration,
+    ) -> Option<RepairKind> {
+        let is_first = self.is_first_up();
+        // No other node knows of the damage of its store.
+        let is_full_due = self.is_rebuild_due(rebuilding)
+            || is_first && self.is_full_due(retry_period);
+        if may_begin_full && is_full_due {
+            return Some(RepairKind::Full);
+        }
+        let environment = &self.sessions.environment;
+        let is_due = |interval| self.sessions.record.is_due(RepairKind::Incremental, interval);
+        let is_incremental_due = is_first && environment.interval.is_some_and(is_due);
+        is_incremental_due.then_some(RepairKind::Incremental)
+    }
+
+    /// Whether a full session is due: at its interval, after one that was cut short, and
+    /// `retry_period` after one that did not do everything.
+    fn is_full_due(&self, retry_period: Duration) -> bool {
+        let sessions = &self.sessions;
+        let environment = &sessions.environment;
+        sessions.checkpoints.is_interrupted(environment.clock.unix_ms())
+            || environment.full_interval.is_some_and(|interval| {
+                let record = &sessions.record;
+                record.is_due(RepairKind::Full, interval)
+                    || self.are_all_up() && record.is_retry_due(retry_period.min(interval))
+            })
+    }
+
+    /// Whether stores have to be rebuilt, and a full session is due that this node coordinates for
+    /// them.
+    fn is_rebuild_due(&self, rebuilding: &Rebuilding) -> bool {
+        let lacking = self.stores_to_rebuild();
+        let period = rebuilding.period_for(&lacking);
+        !lacking.is_empty() && self.sessions.record.is_due(RepairKind::Full, period)
+    }
+
+    /// The stores that a full session of this node is to rebuild: its own if it is damaged, and
+    /// those of other nodes only if this node is the first that is up. None while a node is
+    /// missing: that takes a comparison with all.
+    fn stores_to_rebuild(&self) -> BTreeSet<StoreOfNode> {
+        let environment = &self.sessions.environment;
+        let mut lacking: BTreeSet<NodeId> = BTreeSet::new();
+        if self.are_all_up() {
+            if self.must_compare_own() {
+                lacking.insert(environment.members.own());
+            }
+            if self.is_first_up() {
+                lacking.extend(self.learners());
+            }
+        }
+        let store_of = |node| (node, environment.membership.store_of(node));
+        lacking.into_iter().map(store_of).collect()
+    }
+
+    /// Whether this node's store has to be compared with all others, although its reads and acks
+    /// count, because it has damage that was not. The others know of a store that is a learner.
+    fn must_compare_own(&self) -> bool {
+        self.sessions.environment.engine.has_uncompared_damage()
+    }
+
+    /// The nodes whose stores have to be rebuilt. None unless all replica states are known.
+    fn learners(&self) -> Vec<NodeId> {
+        let members = &self.sessions.environment.members;
+        let replica_states: Option<Vec<(NodeId, ReplicaState)>> = members
+            .ids()
+            .map(|node| Some((node, self.replica_state_of(node)?)))
+            .collect();
+        let learners = replica_states.unwrap_or_default().into_iter();
+        let learners = learners.filter(|(_, state)| *state == ReplicaState::Learner);
+        learners.map(|(node, _)| node).collect()
+    }
+
+    /// Whether this node is the first by name of those that are up.
+    fn is_first_up(&self) -> bool {
+        let members = &self.sessions.environment.members;
+        let first = members.ids().find(|node| self.is_up(*node));
+        first == Some(members.own())
+    }
+}

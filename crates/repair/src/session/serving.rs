@@ -1,0 +1,468 @@
+//! How a node serves the repair writes of other nodes, and the requests of sessions.
+
+use super::part::{Advance, Agreed, Known, RangeId, UnknownRange, report_unreadable};
+use super::worker::RepairWorker;
+use base::{Entry, Timestamp};
+use bytes::Bytes;
+use cluster::NodeId;
+use cluster::repair::{SessionAnswer, SessionId, SessionRequest, Token};
+use cluster::sweep::RepairKind;
+use lsm::{Admission, LateSource};
+use peer::{PeerAnswer, RepairAnswer, RepairRequest, Reply};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// The greatest of the closed timestamps and GC thresholds that a request names.
+fn named_timestamp(request: &RepairRequest) -> Option<Timestamp> {
+    match request {
+        RepairRequest::Close {
+            gc_threshold,
+            below,
+            ..
+        } => Some(*gc_threshold.max(below)),
+        RepairRequest::Finish { below, .. } => Some(*below),
+        RepairRequest::Agree { gc_threshold, .. } | RepairRequest::Outcome { gc_threshold, .. } => {
+            Some(*gc_threshold)
+        }
+        RepairRequest::Begin { .. }
+        | RepairRequest::Advance { .. }
+        | RepairRequest::Digest { .. }
+        | RepairRequest::Reconcile { .. }
+        | RepairRequest::Recount { .. }
+        | RepairRequest::Symbols { .. }
+        | RepairRequest::Send { .. }
+        | RepairRequest::Pull { .. }
+        | RepairRequest::Announce { .. }
+        | RepairRequest::Offer { .. }
+        | RepairRequest::Sync { .. } => None,
+    }
+}
+
+impl RepairWorker {
+    /// Serves the repair write of a peer.
+    pub fn serve_repair_write(self: &Rc<Self>, session: SessionId, entry: Entry, reply: Reply) {
+        self.sessions.record.repair_write_received();
+        let admission = self.sessions.admits(session, &entry);
+        if admission.is_ok() {
+            self.sessions.written.note(session, entry.key());
+        }
+        let own = self.replicas.own();
+        own.repair_write_for_peer(entry, admission, reply);
+    }
+
+    /// Serves what the coordinator of a session, or another node in it, asks for.
+    pub fn serve(self: &Rc<Self>, request: RepairRequest, reply: Reply) {
+        let store_side = &self.sessions.environment.store_side;
+        let named = named_timestamp(&request);
+        if named.is_some_and(|named| !store_side.believes(reply.peer(), named)) {
+            // The coordinator goes on without this node.
+            return reply.send(PeerAnswer::Session(self.refusal()));
+        }
+        let worker = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            let answer = match request {
+                RepairRequest::Pull {
+                    session,
+                    range,
+                    asker,
+                    after,
+                    held,
+                } => {
+                    let range = (session, range);
+                    worker.answer_pull(range, asker, after, held).await
+                }
+                request => PeerAnswer::Session(worker.answer(request).await),
+            };
+            reply.send(answer);
+        });
+    }
+
+    /// What this node answers. The requests of a session come one after another.
+    pub(super) async fn answer(&self, request: RepairRequest) -> RepairAnswer {
+        self.sessions.record.request_received();
+        match request {
+            RepairRequest::Begin { session, members } => self.begin(session, members).await,
+            RepairRequest::Close {
+                session: SessionId::Full(token),
+                gc_threshold,
+                below,
+                are_all,
+                start,
+            } => {
+                let close = SessionRequest::Close {
+                    gc_threshold,
+                    below,
+                    are_all,
+                };
+                self.close(token, close, start).await
+            }
+            RepairRequest::Agree {
+                session,
+                cut,
+                gc_threshold,
+                reaches,
+                bounds,
+            } => {
+                let agreed = Agreed {
+                    cut,
+                    gc_threshold,
+                    reaches,
+                    bounds,
+                };
+                let agree = self.in_background(move |own| own.agree(session, agreed));
+                self.done(agree.await)
+            }
+            RepairRequest::Advance { session, start } => self.advance(session, &start).await,
+            RepairRequest::Digest {
+                session,
+                range,
+                end,
+            } => self.digest((session, range), end).await,
+            RepairRequest::Reconcile {
+                session,
+                range,
+                with,
+            } => {
+                self.sessions.record.range_differs();
+                self.reconcile((session, range), with).await
+            }
+            RepairRequest::Recount {
+                session,
+                range,
+                asker,
+            } => {
+                // The other node reconciles the two: this is the first that it asks for.
+                self.sessions.record.range_differs();
+                let recount = self.in_background(move |own| own.recount((session, range), asker));
+                self.known(recount.await, RepairAnswer::Recounted)
+            }
+            RepairRequest::Symbols {
+                session,
+                range,
+                asker,
+                first,
+                count,
+            } => {
+                let range = (session, range);
+                let symbols = self.in_background(move |own| own.symbols(range, asker, first, count));
+                self.known(symbols.await, RepairAnswer::Symbols)
+            }
+            RepairRequest::Send {
+                session,
+                range,
+                asker,
+                key_hashes,
+            } => self.send((session, range), asker, key_hashes).await,
+            RepairRequest::Announce { session, range } => self.announce((session, range)).await,
+            RepairRequest::Offer {
+                session,
+                range,
+                asker,
+                offers,
+            } => self.answer_offers((session, range), asker, offers).await,
+            RepairRequest::Sync { session } => self.sync(session).await,
+            RepairRequest::Finish {
+                session: SessionId::Full(token),
+                below,
+            } => self.finish(token, below).await,
+            RepairRequest::Outcome {
+                session,
+                gc_threshold,
+                single_copies,
+                equal_with,
+            } => {
+                let outcome = (gc_threshold, single_copies, equal_with);
+                self.end(session, outcome).await
+            }
+            // No incremental session closes or finishes anything; no node pulls from itself, and
+            // `serve` answers the others.
+            RepairRequest::Close { .. }
+            | RepairRequest::Finish { .. }
+            | RepairRequest::Pull { .. } => self.refusal(),
+        }
+    }
+
+    /// Begins to take part in a session, or goes on.
+    async fn begin(&self, session: SessionId, members: u64) -> RepairAnswer {
+        let environment = &self.sessions.environment;
+        let store_side = &environment.store_side;
+        let record = store_side.record();
+        let (mut gc_threshold, mut closed) = (record.gc_threshold, record.closed);
+        let (mut latest, mut may_raise) = (Timestamp::ZERO, false);
+        if let SessionId::Full(token) = session {
+            match store_side.asked(token, SessionRequest::Begin { members }).await {
+                Ok(SessionAnswer::Begun {
+                    gc_threshold: known,
+                    closed: present,
+                    latest: allowed,
+                    may_raise: may,
+                }) => {
+                    (gc_threshold, closed) = (known, present);
+                    (latest, may_raise) = (allowed, may);
+                }
+                Ok(SessionAnswer::Refused { greatest }) => {
+                    return RepairAnswer::Refused { greatest };
+                }
+                _ => return self.refusal(),
+            }
+            environment.membership.session_began(token);
+        }
+        let incarnation = self.incarnation();
+        let greatest_seen = environment.timestamps.greatest();
+        let begin = self.in_background(move |own| own.begin(session, incarnation));
+        let Some(Known { reach, bounds }) = begin.await else {
+            return self.refusal();
+        };
+        self.sessions.record.began(session);
+        RepairAnswer::Begun {
+            greatest_seen,
+            gc_threshold,
+            closed,
+            latest,
+            may_raise,
+            reach,
+            bounds,
+        }
+    }
+
+    /// Raises the closed timestamp. Until then, and until it is known where the scan ends, nothing
+    /// counts as ahead of it.
+    async fn close(&self, token: Token, close: SessionRequest, start: Bytes) -> RepairAnswer {
+        let environment = &self.sessions.environment;
+        let store_side = &environment.store_side;
+        store_side.set_ahead(&start, Some(&start));
+        let closed = match store_side.asked(token, close).await {
+            Ok(SessionAnswer::Closed(closed)) => closed,
+            Ok(SessionAnswer::Refused { greatest }) => return RepairAnswer::Refused { greatest },
+            _ => return self.refusal(),
+        };
+        // The store takes repair writes of this attempt from now on, and no others.
+        let admission = Admission::Late {
+            barrier: environment.engine.barrier(LateSource::Comparison),
+            gc_threshold: store_side.record().gc_threshold,
+        };
+        let session = SessionId::Full(token);
+        let sessions = Arc::clone(&self.sessions);
+        let named = self.in_background(move |own| {
+            own.close(session, &start, admission)?;
+            sessions.name_keys_ahead(own, session);
+            Ok(())
+        });
+        self.known(named.await, |()| RepairAnswer::Closed(closed))
+    }
+
+    async fn advance(&self, session: SessionId, start: &Bytes) -> RepairAnswer {
+        let environment = &self.sessions.environment;
+        if let SessionId::Full(token) = session {
+            let open = SessionRequest::Open { range: 0 };
+            match environment.store_side.asked(token, open).await {
+                Ok(SessionAnswer::Done) => {}
+                Ok(SessionAnswer::Refused { greatest }) => {
+                    return RepairAnswer::Refused { greatest };
+                }
+                _ => return self.refusal(),
+            }
+        }
+        loop {
+            let (start, sessions) = (start.clone(), Arc::clone(&self.sessions));
+            let advance = self.in_background(move |own| {
+                let is_full = session.kind() == RepairKind::Full;
+                let store_side = &sessions.environment.store_side;
+                let before = || if is_full { store_side.scan_begins() } else { Ok(()) };
+                let advanced = own.advance(session, &start, before)?;
+                sessions.name_keys_ahead(own, session);
+                Ok(advanced)
+            });
+            match advance.await {
+                Some(Ok(Advance::GoOn)) => {}
+                Some(Ok(Advance::Reached(end))) => return RepairAnswer::Advanced(end),
+                Some(Ok(Advance::Unknown)) | None => return self.refusal(),
+                Some(Err(error)) => {
+                    report_unreadable(&error);
+                    return self.refusal();
+                }
+            }
+        }
+    }
+
+    async fn digest(&self, (session, range): RangeId, end: Option<Bytes>) -> RepairAnswer {
+        let digest = self.in_background(move |own| own.digest(session, range, end.as_deref()));
+        let Some(Ok(summary)) = digest.await else {
+            return self.refusal();
+        };
+        self.sessions.record.range_compared(session);
+        self.push_streamed(session);
+        RepairAnswer::Digests {
+            non_owned: summary.surplus,
+            announces: summary.announces,
+            single_copies: summary.single_copies,
+            digests: summary.digests,
+        }
+    }
+
+    /// Makes durable what a session has streamed. Whatever else it has brought is durable once the
+    /// store is synced. Returns whether this node takes part in the session: after a restart it may
+    /// have lost what the session has brought since the last checkpoint.
+    async fn commit_streamed(&self, session: SessionId) -> bool {
+        match self.in_background(move |own| own.commit(session)).await {
+            Some(Ok(Ok(()))) => true,
+            Some(Ok(Err(error))) => {
+                tracing::error!(%error, "cannot store what a repair has streamed");
+                false
+            }
+            Some(Err(UnknownRange)) | None => false,
+        }
+    }
+
+    async fn sync(&self, session: SessionId) -> RepairAnswer {
+        if !self.commit_streamed(session).await {
+            return self.refusal();
+        }
+        let environment = &self.sessions.environment;
+        match session {
+            SessionId::Full(token) => {
+                match environment.store_side.asked(token, SessionRequest::Sync).await {
+                    Ok(SessionAnswer::Done) => RepairAnswer::Done,
+                    Ok(SessionAnswer::Refused { greatest }) => RepairAnswer::Refused { greatest },
+                    _ => self.refusal(),
+                }
+            }
+            SessionId::Incremental(_) => {
+                let engine = environment.engine.clone();
+                match self.in_background(move |_| engine.sync()).await {
+                    Some(Ok(())) => RepairAnswer::Done,
+                    Some(Err(error)) => {
+                        tracing::error!(%error, "a repair cannot sync the store");
+                        self.refusal()
+                    }
+                    None => self.refusal(),
+                }
+            }
+        }
+    }
+
+    async fn finish(&self, token: Token, below: Timestamp) -> RepairAnswer {
+        if !self.commit_streamed(SessionId::Full(token)).await {
+            return self.refusal();
+        }
+        let store_side = &self.sessions.environment.store_side;
+        match store_side.asked(token, SessionRequest::Finish { below }).await {
+            Ok(SessionAnswer::Finished { may_raise }) => RepairAnswer::Finished { may_raise },
+            Ok(SessionAnswer::Refused { greatest }) => RepairAnswer::Refused { greatest },
+            _ => self.refusal(),
+        }
+    }
+
+    /// Takes note of what a session has shown.
+    async fn end(
+        &self,
+        session: SessionId,
+        (gc_threshold, single_copies, equal_with): (Timestamp, Vec<u64>, Vec<NodeId>),
+    ) -> RepairAnswer {
+        let environment = &self.sessions.environment;
+        if let SessionId::Full(token) = session {
+            let outcome = SessionRequest::Outcome { gc_threshold };
+            match environment.store_side.asked(token, outcome).await {
+                Ok(SessionAnswer::Done) => {}
+                refused => {
+                    self.sessions.record.left(session);
+                    return match refused {
+                        Ok(SessionAnswer::Refused { greatest }) => {
+                            RepairAnswer::Refused { greatest }
+                        }
+                        _ => self.refusal(),
+                    };
+                }
+            }
+        }
+        let (with, incarnation) = (equal_with.clone(), self.incarnation());
+        let ended = self.in_background(move |own| own.end(session, incarnation, &with));
+        if ended.await != Some(true) {
+            self.sessions.record.left(session);
+            return self.refusal();
+        }
+        let record = &self.sessions.record;
+        record.ended(session, &equal_with, &single_copies);
+        self.sessions.rebuild.ended(session);
+        self.sessions.store_file();
+        // A store that was lost had acknowledged each write together with another one,
+        // and with that one it was compared itself: it need not wait for other pairs.
+        if let SessionId::Full(token) = session {
+            let membership = &environment.membership;
+            let peers = environment.members.peers();
+            // A clock that was far at the handshake may have come near since.
+            for peer in peers.filter(|peer| environment.timestamps.has_observed(*peer)) {
+                membership.observed(peer);
+            }
+            membership.session_ended(token, &equal_with, &single_copies);
+        }
+        RepairAnswer::Done
+    }
+
+    fn done(&self, done: Option<Result<(), UnknownRange>>) -> RepairAnswer {
+        self.known(done, |()| RepairAnswer::Done)
+    }
+
+    /// The answer to what a part of a session has said, if this node has one.
+    fn known<T>(
+        &self,
+        said: Option<Result<T, UnknownRange>>,
+        answer: impl FnOnce(T) -> RepairAnswer,
+    ) -> RepairAnswer {
+        match said {
+            Some(Ok(said)) => answer(said),
+            Some(Err(UnknownRange)) | None => self.refusal(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_request_that_brings_a_closed_timestamp_or_a_gc_threshold_is_asked_for_it() {
+        let session = SessionId::Full(Token::default());
+        let (least, named) = (Timestamp::from_u64(5), Timestamp::from_u64(7));
+        let close = |gc_threshold, below| RepairRequest::Close {
+            session,
+            gc_threshold,
+            below,
+            are_all: true,
+            start: Bytes::new(),
+        };
+        let agree = RepairRequest::Agree {
+            session,
+            cut: Timestamp::MAX,
+            gc_threshold: named,
+            reaches: Vec::new(),
+            bounds: Vec::new(),
+        };
+        let finish = RepairRequest::Finish {
+            session,
+            below: named,
+        };
+        let outcome = RepairRequest::Outcome {
+            session,
+            gc_threshold: named,
+            single_copies: Vec::new(),
+            equal_with: Vec::new(),
+        };
+        for request in [
+            close(least, named),
+            close(named, least),
+            agree,
+            finish,
+            outcome,
+        ] {
+            assert_eq!(named_timestamp(&request), Some(named), "{request:?}");
+        }
+        let begin = RepairRequest::Begin {
+            session,
+            members: u64::MAX,
+        };
+        for request in [begin, RepairRequest::Sync { session }] {
+            assert_eq!(named_timestamp(&request), None, "{request:?}");
+        }
+    }
+}

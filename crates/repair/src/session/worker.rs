@@ -1,0 +1,302 @@
+//! What the runtimes of a node share of repair, and how they have jobs done for it.
+
+use super::checkpoint::{Checkpoint, CheckpointEnvironment, Checkpoints};
+use super::orders::{OrderedRepair, Orders};
+use super::overdue::Overdue;
+use super::part::{PartEnvironment, Participant, WrittenKeys};
+use super::rebuild::Rebuild;
+use super::record::{Record, RepairStatus};
+use crate::RepairSizes;
+use crate::store::StoreSide;
+use base::{Clock, Entry, Random, Timestamp};
+use cluster::repair::SessionId;
+use cluster::sweep::{Incarnation, RepairKind};
+use cluster::{Members, Miss, NodeId, Placement, ReplicaState};
+use lsm::{Admission, Engine, Executor, JobClass};
+use membership::Membership;
+use peer::RepairAnswer;
+use profile::lock;
+use replica::background::{Background, Pacer, WorkKind};
+use replica::pending::PendingRequests;
+use replica::timestamps::TimestampAllocator;
+use replica::{ExpiryBound, Peers, ReplicaSet};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// What repair works with.
+pub struct RepairEnvironment {
+    /// All nodes.
+    pub members: Members,
+    /// Where keys belong.
+    pub placement: Arc<Placement>,
+    /// The store.
+    pub engine: Engine,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Draws what names a session.
+    pub random: Arc<dyn Random>,
+    /// Runs the jobs.
+    pub executor: Arc<dyn Executor>,
+    /// What this node has given a timestamp and seen.
+    pub timestamps: Arc<TimestampAllocator>,
+    /// How the store stands.
+    pub membership: Membership,
+    /// The store's side of sessions.
+    pub store_side: Arc<StoreSide>,
+    /// The budget of background work.
+    pub background: Arc<Background>,
+    /// From how many bytes of keys and values on an ingest is committed.
+    pub ingest_bytes_max: usize,
+    /// Which values have expired by all clocks.
+    pub expiry: Arc<ExpiryBound>,
+    /// The deadline of requests.
+    pub timeout: Duration,
+    /// How often the nodes compare what has changed, if they do.
+    pub interval: Option<Duration>,
+    /// How often they compare everything, if they do.
+    pub full_interval: Option<Duration>,
+    /// How far in the past what the GC threshold covers is.
+    pub grace: Duration,
+    /// How much is done at a time.
+    pub sizes: RepairSizes,
+}
+
+/// A node's part in repair. Its runtimes share it.
+pub struct RepairSessions {
+    pub(super) environment: RepairEnvironment,
+    pub(super) written: Arc<WrittenKeys>,
+    pub(super) record: Record,
+    pub(super) rebuild: Rebuild,
+    pub(super) checkpoints: Checkpoints,
+    pub(super) orders: Orders,
+    participant: Mutex<Participant>,
+    pacer: Arc<Pacer>,
+    overdue: Overdue,
+}
+
+/// What a runtime needs to take part in repair, and to serve the other requests of peers.
+pub struct RepairWorker {
+    /// What all runtimes share.
+    pub sessions: Arc<RepairSessions>,
+    /// The links to the other nodes.
+    pub peers: Rc<Peers>,
+    /// This node's own store among the others.
+    pub replicas: Rc<ReplicaSet>,
+    /// Where answers come to.
+    pub pending: Rc<PendingRequests>,
+}
+
+impl RepairSessions {
+    /// No sessions yet, but what earlier starts of this node remember. Blocks.
+    pub fn open(environment: RepairEnvironment, files: CheckpointEnvironment) -> Arc<Self> {
+        let (clock, placement) = (&environment.clock, &environment.placement);
+        let (checkpoints, remembered) = Checkpoints::open(files);
+        let record = Record::new(Arc::clone(clock), placement.nodes(), remembered);
+        let written = Arc::new(WrittenKeys::default());
+        let uncertain_below = {
+            let (engine, store_side) = (
+                environment.engine.clone(),
+                Arc::clone(&environment.store_side),
+            );
+            Box::new(move || {
+                if engine.has_damage_to_set_aside() {
+                    let record = store_side.record();
+                    record.gc_threshold.max(record.answered.below)
+                } else {
+                    Timestamp::ZERO
+                }
+            })
+        };
+        let participant = Participant::new(PartEnvironment {
+            engine: environment.engine.clone(),
+            clock: Arc::clone(clock),
+            placement: Arc::clone(placement),
+            own: environment.members.own(),
+            written: Arc::clone(&written),
+            bounds: Arc::clone(environment.store_side.shared()),
+            uncertain_below,
+            expiry: Arc::clone(&environment.expiry),
+            sizes: environment.sizes,
+            ingest_bytes_max: environment.ingest_bytes_max,
+        });
+        Arc::new(Self {
+            overdue: Overdue {
+                grace: environment.grace,
+                interval: environment.full_interval,
+                started_unix_ms: clock.unix_ms(),
+            },
+            pacer: Pacer::new(
+                Arc::clone(&environment.background),
+                WorkKind::Sweep,
+                Arc::clone(&environment.executor),
+                JobClass::Scan,
+            ),
+            rebuild: Rebuild::new(Arc::clone(clock)),
+            environment,
+            participant: Mutex::new(participant),
+            written,
+            record,
+            checkpoints,
+            orders: Orders::default(),
+        })
+    }
+
+    /// What this node knows of repair.
+    pub fn status(&self) -> RepairStatus {
+        self.record.status(&self.rebuild)
+    }
+
+    /// Ends all writing to the data folder. Blocks while a write is running.
+    pub fn close(&self) {
+        self.checkpoints.close();
+    }
+
+    /// Has this node coordinate a session, unless it is alone.
+    pub fn order(&self, kind: RepairKind) -> Option<OrderedRepair> {
+        let is_alone = self.environment.members.is_single_node();
+        (!is_alone).then(|| self.orders.order(kind))
+    }
+
+    /// Whether the own store takes a version that a session brings, and how.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub(super) fn admits(&self, session: SessionId, entry: &Entry) -> Result<Admission, Miss> {
+        let RepairEnvironment {
+            engine, store_side, ..
+        } = &self.environment;
+        match session {
+            SessionId::Full(token) => {
+                store_side.admits(entry, engine.is_damaged(entry.key()), token)
+            }
+            SessionId::Incremental(_) => {
+                // The store itself compares what comes below meanwhile.
+                let below = store_side.record().closed;
+                if entry.timestamp() >= below {
+                    Ok(Admission::Ordinary)
+                } else {
+                    Err(Miss::Obsolete { below })
+                }
+            }
+        }
+    }
+
+    /// Says which keys are ahead of the scan of a full session: read repairs ask for that.
+    pub(super) fn name_keys_ahead(&self, own: &mut Participant, session: SessionId) {
+        if session.kind() == RepairKind::Full {
+            let store_side = &self.environment.store_side;
+            match own.keys_ahead(session) {
+                Some((from, until)) => store_side.set_ahead(&from, until.as_deref()),
+                None => store_side.set_ahead(&[], Some(&[])),
+            }
+        }
+    }
+
+    /// Has the file written that survives restarts.
+    pub(super) fn store_file(self: &Arc<Self>) {
+        let sessions = Arc::downgrade(self);
+        let job = Box::new(move || {
+            if let Some(sessions) = sessions.upgrade() {
+                let checkpoint = sessions.checkpoints.last();
+                let file = sessions.record.to_file(checkpoint);
+                sessions.checkpoints.write(&file);
+            }
+        });
+        let executor = &self.environment.executor;
+        executor.spawn(JobClass::Owner, Duration::ZERO, job);
+    }
+
+    /// Stores how far a full session has come that this node coordinates, or that there is none.
+    pub(super) fn store_checkpoint(self: &Arc<Self>, checkpoint: Option<Checkpoint>) {
+        self.checkpoints.set(checkpoint);
+        self.store_file();
+    }
+
+    /// Has the budget know how late a session is that is to raise the GC threshold, if this
+    /// node takes part in one.
+    fn note_overdue(&self, raises: bool) {
+        let RepairEnvironment {
+            background,
+            clock,
+            store_side,
+            ..
+        } = &self.environment;
+        let doublings = if raises {
+            self.overdue
+                .doublings(clock.unix_ms(), store_side.greatest_known())
+        } else {
+            0
+        };
+        background.set_overdue(WorkKind::Sweep, doublings);
+    }
+}
+
+impl RepairWorker {
+    /// Whether a node is this one or is not known to be down.
+    pub(super) fn is_up(&self, node: NodeId) -> bool {
+        self.peers.is_own(node) || !self.peers.is_down(node)
+    }
+
+    pub(super) fn are_all_up(&self) -> bool {
+        let mut nodes = self.sessions.environment.members.ids();
+        nodes.all(|node| self.is_up(node))
+    }
+
+    /// How the store of a node stands, if that is known. A peer that is suspected keeps its state.
+    pub(super) fn replica_state_of(&self, node: NodeId) -> Option<ReplicaState> {
+        if self.peers.is_own(node) {
+            Some(self.sessions.environment.membership.replica_state())
+        } else {
+            self.peers
+                .status(node)
+                .and_then(|status| status.replica_state)
+        }
+    }
+
+    /// Says that this node takes no part in a session, or does not know a range of it any more.
+    pub(super) fn refusal(&self) -> RepairAnswer {
+        RepairAnswer::Refused {
+            greatest: self.sessions.environment.store_side.record().token,
+        }
+    }
+
+    /// The state of the own store: what a session shows of another one does not count.
+    pub(super) fn incarnation(&self) -> Incarnation {
+        self.sessions.environment.membership.incarnation()
+    }
+
+    /// Has a job done by the class of repair, once the class has rested from the one
+    /// before; [`None`] if the node is closed.
+    pub(super) async fn in_background<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut Participant) -> T + Send + 'static,
+    ) -> Option<T> {
+        self.paced(job).await.ok()
+    }
+
+    /// Has a job done for which nobody waits.
+    pub(super) fn spawn_in_background(
+        &self,
+        job: impl FnOnce(&mut Participant) + Send + 'static,
+    ) {
+        let _nobody_waits = self.paced(job);
+    }
+
+    fn paced<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut Participant) -> T + Send + 'static,
+    ) -> oneshot::Receiver<T> {
+        let sessions = Arc::clone(&self.sessions);
+        let job = move || {
+            let mut own = lock(&sessions.participant);
+            let done = job(&mut own);
+            let takes_part = own.sessions().any(|session| session.kind() == RepairKind::Full);
+            let may_raise = sessions.environment.store_side.record().may_raise;
+            sessions.note_overdue(takes_part && may_raise);
+            done
+        };
+        self.sessions.pacer.spawn(job)
+    }
+}

@@ -88,8 +88,12 @@ pub enum Miss {
     /// Its store is no voter, because what it once acknowledged may be missing from it.
     /// It has stored what it was sent, but neither its acks nor its reads count.
     Learner,
+    /// The version is old, and its store does not know yet whether a repair session has raised the
+    /// GC threshold above it. It may take the version once it does: see
+    /// [`repair`](crate::repair).
+    Undecided,
     /// The version is older than what its store still takes, and will never be stored
-    /// there: see [`forgetting`](crate::forgetting).
+    /// there: see [`repair`](crate::repair).
     Obsolete {
         /// The closed timestamp or the GC threshold of the store, which the version is below.
         below: Timestamp,
@@ -131,6 +135,7 @@ impl Fate {
             Self::Missed(Miss::Full) => "full",
             Self::Missed(Miss::Failed) => "failed",
             Self::Missed(Miss::Learner) => "learner",
+            Self::Missed(Miss::Undecided) => "undecided",
             Self::Missed(Miss::Obsolete { .. }) => "obsolete",
         }
     }

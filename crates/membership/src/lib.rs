@@ -68,7 +68,6 @@ mod writer;
 mod tests;
 
 use base::{BootId, Random};
-use cluster::forgetting::StoreStart;
 use cluster::repair::Token;
 use cluster::sweep::Incarnation;
 use cluster::{
@@ -300,24 +299,6 @@ impl Membership {
         lock(&self.inner.state).acknowledged
     }
 
-    /// The present start of this node's store.
-    pub fn own_start(&self) -> StoreStart {
-        StoreStart {
-            store_id: self.inner.own.store_id,
-            start: self.starts().last().copied().unwrap_or_default(),
-        }
-    }
-
-    /// The start of a node's store that this node knows as its present one; [`None`] if it
-    /// knows of none that lacks nothing.
-    pub fn present_start(&self, node: NodeId) -> Option<StoreStart> {
-        if node == self.inner.own.members.own() {
-            Some(self.own_start())
-        } else {
-            lock(&self.inner.state).present_start(node)
-        }
-    }
-
     /// The id of a node's store, as of its last hello; [`None`] if none has come since this
     /// node was started.
     pub fn store_of(&self, node: NodeId) -> Option<u64> {
@@ -326,13 +307,6 @@ impl Membership {
         } else {
             lock(&self.inner.state).store_of(node)
         }
-    }
-
-    /// Takes note of the stores that take part in a pass, by node ID. A store that is
-    /// another one than this node knows has taken the place of that one, although its hello
-    /// has not come yet.
-    pub fn named_by_pass(&self, stores: &[StoreStart]) {
-        lock(&self.inner.state).named_by_pass(stores);
     }
 
     /// What this node durably remembers of a peer.
@@ -479,6 +453,22 @@ impl Membership {
         if schedule {
             self.inner.spawn_write(Duration::ZERO);
         }
+    }
+
+    /// The store is behind a GC threshold: it lacks what came since, and may hold what was deleted.
+    /// It is a learner once this returns, durably. Gives the number of the loss. Blocks.
+    ///
+    /// # Errors
+    /// Those of writing the file.
+    pub fn fall_behind(&self) -> Result<u64, lsm::Error> {
+        let loss = {
+            let mut state = lock(&self.inner.state);
+            state.fall_behind(&self.inner.own, &*self.inner.environment.random);
+            self.inner.publish(&state);
+            state.last_loss
+        };
+        self.inner.write()?;
+        Ok(loss)
     }
 
     /// What may be lost, if stores were learners since this node was started.

@@ -21,14 +21,18 @@ impl MembershipInner {
         let inner = Arc::downgrade(self);
         let job = Box::new(move || {
             if let Some(inner) = inner.upgrade() {
-                inner.write();
+                // It is tried again.
+                let _is_written = inner.write();
             }
         });
         self.environment.executor.spawn(JobClass::Owner, delay, job);
     }
 
-    /// The write job: makes all changes durable, and calls what waits for them.
-    fn write(self: &Arc<Self>) {
+    /// Makes all changes durable, and calls what waits for them. Blocks.
+    ///
+    /// # Errors
+    /// As [`ClusterFile::store`](super::cluster_file::ClusterFile::store). It is tried again then.
+    pub(super) fn write(self: &Arc<Self>) -> Result<(), Error> {
         let is_closed = lock(&self.is_file_closed);
         let (file, version) = {
             let mut state = lock(&self.state);
@@ -67,6 +71,7 @@ impl MembershipInner {
         for on_durable in ended {
             on_durable(result.is_ok());
         }
+        result
     }
 
     /// Schedules a job that has the counts of the peers written.

@@ -44,7 +44,7 @@ pub use membership::LossReport;
 pub use metrics_page::metric_families;
 pub use node::{Load, Node, OpenError, Seams, SeeTraced, TracedRequest};
 pub use node_report::{ClientActivity, ExaminedNode, NodeSnapshot, SeeActivity, SeeStatus};
-pub use repair::forgetting::{ForgettingStatus, HeldBack};
+pub use repair::store::{GcStatus, HeldBack};
 pub use repair::sweep::{
     EndedPasses, LastClean, OrderedSweep, PassReport, RefillProgress, RunningPass, SweepCounts,
     SweepStatus,

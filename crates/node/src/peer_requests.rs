@@ -24,12 +24,14 @@ impl RequestHandler for PeerRequests {
         let own = self.replicas.own();
         match request {
             PeerRequest::Write(entry) => own.write_for_peer(entry, None, reply),
-            PeerRequest::Repair { by, entry } => own.write_for_peer(entry, Some(by), reply),
+            PeerRequest::Repair {
+                gc_threshold,
+                entry,
+            } => own.write_for_peer(entry, Some(gc_threshold), reply),
             PeerRequest::RepairWrite { pass, entry } => self.sweeper.serve_mend(pass, entry, reply),
             PeerRequest::Read(key) | PeerRequest::ReadUnlessSame { key, .. } => {
                 own.read_for_peer(key, reply);
             }
-            PeerRequest::Peek(key) => own.peek_for_peer(&key, reply),
             PeerRequest::Page(request) => own.page_for_peer(request, reply),
             PeerRequest::Session(request) => self.sweeper.serve(request, reply),
             PeerRequest::Examine => {

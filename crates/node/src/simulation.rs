@@ -16,7 +16,7 @@ use cluster::sweep::{PassId, PassKind};
 use cluster::{NodeId, Replicas};
 use lsm::{Engine, Executor};
 use peer::{Stream, Transport};
-use repair::forgetting::ForgettingStatus;
+use repair::store::GcStatus;
 use replica::ReadsRun;
 use replica::hints::HintStatistics;
 use std::cell::Cell;
@@ -367,10 +367,10 @@ impl SimulatedNode {
         self.node.engine.statistics().damaged_ranges > 0
     }
 
-    /// What it knows of forgetting.
+    /// What it knows of tombstone GC.
     #[must_use]
-    pub fn forgetting(&self) -> ForgettingStatus {
-        self.node.forgetting_status()
+    pub fn gc_status(&self) -> GcStatus {
+        self.node.gc_status()
     }
 
     /// The store.

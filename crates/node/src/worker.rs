@@ -6,7 +6,7 @@ use crate::metrics::WorkerMetrics;
 use crate::node::Node;
 use crate::node_report::ExaminedNode;
 use crate::peer_requests::{PeerRequests, report};
-use base::{Clock, Permits, overdue_check_period};
+use base::{Clock, overdue_check_period};
 use bytes::Bytes;
 use cluster::{NodeId, Placement, PreferenceList};
 use peer::{AnswerHandler, HandshakePolicy, Link, LinkStatus, PeerEnvironment, Stream, Transport};
@@ -58,7 +58,7 @@ impl Worker {
         let handshakes = NodeHandshakes::new(
             node.membership.clone(),
             Arc::clone(&node.timestamps),
-            Arc::clone(&node.forgetting),
+            Arc::clone(&node.store_side),
             Arc::clone(&node.dialled),
             config.protocol,
             config.cluster_secret.clone(),
@@ -94,8 +94,11 @@ impl Worker {
             answers: Arc::clone(&node.answers),
             submissions,
             pending: Rc::clone(&pending),
-            bounds: Arc::clone(node.forgetting.shared()),
-            own_start: node.membership.own_start(),
+            bounds: Arc::clone(node.store_side.shared()),
+            void_session: {
+                let store_side = Arc::clone(&node.store_side);
+                Rc::new(move || store_side.disturbed())
+            },
             clock: Arc::clone(&node.clock),
             log: Arc::clone(&node.log),
             telling: PageTelling {
@@ -104,8 +107,6 @@ impl Worker {
                 turns_of_peers: Arc::clone(&node.peer_page_turns),
                 bytes_of_peers: Arc::clone(&node.peer_pages),
             },
-            peers: Rc::clone(&peers),
-            comparing: Permits::new(replica::COMPARING_MAX),
         });
         let replicas = Rc::new(ReplicaSet::new(replica, Rc::clone(&peers)));
         let sweeper = Rc::new(Sweeper {

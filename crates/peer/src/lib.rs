@@ -42,10 +42,9 @@ mod wire;
 mod tests;
 
 use base::Quota;
-use base::{Clock, Entry, NewerVersion, Random};
+use base::{Clock, Entry, NewerVersion, Random, Timestamp};
 use bytes::Bytes;
 use cluster::Miss;
-use cluster::forgetting::{Answerer, NamedBounds};
 use cluster::pages::PageRequest;
 use cluster::repair::SessionId;
 use handshake::HandshakeEnvironment;
@@ -58,7 +57,7 @@ pub use link::{AnswerHandler, Link, LinkState, LinkStatus};
 pub use log_limiter::PeerLog;
 pub use protocol::Protocol;
 pub use protocol::{
-    CONTACT, EXAMINATION, FORGETTING, MANY, NegotiatedProtocol, PAGES, PEEK, REBUILDS_OUTDATED,
+    CONTACT, EXAMINATION, GC_THRESHOLD, MANY, NegotiatedProtocol, PAGES, REBUILDS_OUTDATED,
     REPLICA_STATE, REPORT, SAME, SESSIONS, TRACES,
 };
 pub use server::{Reply, RequestHandler, serve};
@@ -92,9 +91,6 @@ pub enum PeerRequest {
         /// The version that the read holds.
         held: Entry,
     },
-    /// What is the freshest version of this key, whether or not your store counts? A peer of
-    /// an older release is sent a read.
-    Peek(Bytes),
     /// Store this version, which a repair session brings.
     RepairWrite {
         /// The session.
@@ -105,8 +101,8 @@ pub enum PeerRequest {
     /// Store this version, with which a store has answered a read. A peer of an older
     /// release is sent a write.
     Repair {
-        /// That store.
-        by: Answerer,
+        /// The GC threshold that the store has named.
+        gc_threshold: Timestamp,
         /// The version.
         entry: Entry,
     },
@@ -126,8 +122,7 @@ impl PeerRequest {
             Self::Write(_)
             | Self::Repair { .. }
             | Self::Read(_)
-            | Self::ReadUnlessSame { .. }
-            | Self::Peek(_) => 0,
+            | Self::ReadUnlessSame { .. } => 0,
             Self::RepairWrite { .. } | Self::Session(_) => SESSIONS,
             Self::Page(_) => PAGES,
             Self::Examine => EXAMINATION,
@@ -142,7 +137,6 @@ impl PeerRequest {
             }
             Self::Read(_)
             | Self::ReadUnlessSame { .. }
-            | Self::Peek(_)
             | Self::Session(_)
             | Self::Page(_)
             | Self::Examine => false,
@@ -151,10 +145,7 @@ impl PeerRequest {
 
     /// Whether it belongs to a repair, which rebuilds stores.
     pub(crate) fn is_of_repair(&self) -> bool {
-        matches!(
-            self,
-            Self::RepairWrite { .. } | Self::Session(_) | Self::Peek(_)
-        )
+        matches!(self, Self::RepairWrite { .. } | Self::Session(_))
     }
 }
 
@@ -169,12 +160,12 @@ pub enum PeerAnswer {
     /// The freshest version that the replica has, even if it is a tombstone or
     /// has expired.
     Found(Option<Entry>),
-    /// As `Found`, by a replica that has a fence.
+    /// As `Found`, by a replica that names its GC threshold.
     FoundBehind {
         /// The freshest version.
         entry: Option<Entry>,
-        /// What its store names.
-        named: NamedBounds,
+        /// What is dead below it may be gone from the replica.
+        gc_threshold: Timestamp,
     },
     /// The replica did not handle the request.
     Missed(Miss),

@@ -28,9 +28,9 @@ pub const REPORT: u64 = 8;
 /// closes the connection.
 pub const REBUILDS_OUTDATED: u64 = 16;
 
-/// What both sides say of forgetting: frames of the kinds `forgets` and `repair`, and
-/// the reason `obsolete` in `missed` frames.
-pub const FORGETTING: u64 = 64;
+/// What both sides say of tombstone GC: frames of the kinds `GC threshold` and `repair`, and the
+/// reasons `obsolete` and `undecided` in `missed` frames. The feature 64 was an earlier form.
+pub const GC_THRESHOLD: u64 = 131_072;
 
 /// The dialled side serves pages of scans: frames of the kinds `page` and `paged`.
 pub const PAGES: u64 = 512;
@@ -38,10 +38,6 @@ pub const PAGES: u64 = 512;
 /// Writes and the answers to them travel many in a frame: frames of the kinds `writes` and
 /// `newer_versions`.
 pub const MANY: u64 = 256;
-
-/// The dialled side says what its store holds of a key whether or not that counts: frames of
-/// the kind `peek`.
-pub const PEEK: u64 = 2048;
 
 /// The dialler says of which trace a request is part: frames of the kind `trace`.
 pub const TRACES: u64 = 4096;
@@ -86,10 +82,9 @@ impl Protocol {
             | SESSIONS
             | REPORT
             | REBUILDS_OUTDATED
-            | FORGETTING
+            | GC_THRESHOLD
             | MANY
             | PAGES
-            | PEEK
             | TRACES
             | SAME
             | EXAMINATION

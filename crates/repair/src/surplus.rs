@@ -5,10 +5,10 @@
 //! copies than the one before. Sweeps offer such a copy to the replicas of its version. A full
 //! pass that raises the forget bound has offered all that are below, so compaction may drop
 //! them there: each replica holds that version or a newer one, and so does every other node
-//! that holds one at all ([`cluster::forgetting`]).
+//! that holds one at all ([`cluster::repair`]).
 //!
 //! That holds for the list of nodes by which the pass has placed the keys, and only a pass in
-//! which this store took part shows it: see [`forgetting`](crate::forgetting).
+//! which this store took part shows it: see [`store`](crate::store).
 //!
 //! The contract asks for no more copies than a version names. Still, as long as a store is
 //! known to lack something, a surplus copy may be the last one of what it has lost, and stays.
@@ -59,7 +59,7 @@ impl SurplusRule {
             is_non_owned: Arc::new(move |key, copies| !placement.is_replica(own, key, copies)),
             gc_threshold: Arc::new(move || {
                 if are_all_whole.load(Acquire) {
-                    bounds.surplus_below()
+                    bounds.non_owned_below()
                 } else {
                     Timestamp::ZERO
                 }
@@ -71,7 +71,7 @@ impl SurplusRule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cluster::forgetting::Bounds;
+    use cluster::repair::{ShownBelow, StoreRecord, StoreState};
     use std::sync::atomic::Ordering::Relaxed;
 
     #[test]
@@ -79,9 +79,15 @@ mod tests {
         let placement = Arc::new(Placement::new(["a", "b", "c"]));
         let are_all_whole = Arc::<AtomicBool>::default();
         let last = placement.preference_list(b"key", 3)[2];
-        let shared = SharedBounds::default();
-        let below = Timestamp::from_u64(7);
-        shared.set(Bounds::default(), Timestamp::ZERO, below);
+        let (below, members) = (Timestamp::from_u64(7), 0x1234);
+        let record = StoreRecord {
+            non_owned: ShownBelow { below, members },
+            ..StoreRecord::default()
+        };
+        let state = StoreState::opened(record);
+        let of_other_members = SharedBounds::of(state, members + 1);
+        assert_eq!(of_other_members.non_owned_below(), Timestamp::ZERO);
+        let shared = SharedBounds::of(state, members);
         let rule = SurplusRule {
             placement,
             own: last,

@@ -8,7 +8,7 @@
 //!   expired by the clocks of all nodes.
 //! - [`hints`] keeps writes that peers missed, and delivers them.
 //! - [`SharedBounds`] (`shared_bounds`) are the closed timestamp and the GC threshold of the
-//!   store, as requests and compaction read them.
+//!   store, and its repair session, as requests and compaction read them.
 //! - [`background`] gives hints, repairs and compaction the time that clients leave.
 //! - `wait_sites` names the places where requests wait, for profiles.
 
@@ -33,9 +33,8 @@ pub use pending::{Completion, CompletionQueue, KeyRead};
 pub use range_digest::RangeDigest;
 pub use read_pool::{PAGE_BYTES_MAX, PageRead, PoolFull, Read, ReadJob, ReadPool, ReadsRun};
 pub use replicas::{
-    AnswerTime, COMPARING_MAX, LocalReplica, PageTelling, ReplicaHints, ReplicaRequest, ReplicaSet,
-    Taken,
+    AnswerTime, LocalReplica, PageTelling, ReplicaHints, ReplicaRequest, ReplicaSet, VoidSession,
 };
-pub use shared_bounds::{BeforeRead, SharedBounds};
+pub use shared_bounds::{Admitted, BeforeRead, SharedBounds};
 pub use submissions::Submissions;
 pub use wait_sites::SCAN_MEMORY;

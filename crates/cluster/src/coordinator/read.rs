@@ -43,7 +43,7 @@
 use super::Decision;
 use super::read_progress::{AllProgress, ReadProgress, Version};
 use super::read_steps::{ReadAction, ReadActions, ReadEvent};
-use crate::forgetting::is_absent;
+use crate::repair::is_absent;
 use crate::placement::REPLICAS_INLINE;
 use crate::replicas::{Fate, Miss, ReplicaIndex, Replicas};
 use base::{Entry, Kind, NewerVersion, Timestamp};

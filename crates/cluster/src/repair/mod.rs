@@ -29,12 +29,10 @@
 //! below ([`StoreAction::SetAside`]). One that has answered for it keeps what it has, whatever it
 //! has lost since: that was above, or the others still have it.
 //!
-//! Nodes still run the sessions of `crate::sweep` and `crate::forgetting`: docs/internals/repair-next.md
-//! says how these machines take their place.
-//!
 //! `model` explores all interleavings of these machines for three stores and one key, and shows of
 //! each rule that the cluster errs without it.
 
+mod bounds;
 #[cfg(test)]
 mod model;
 mod request;
@@ -43,6 +41,7 @@ mod session_id;
 mod store;
 mod token;
 
+pub use bounds::{is_absent, latest_closed};
 pub use request::{SessionAnswer, SessionRequest};
 pub use session::{Compared, Next, Session, SessionAction, SessionEvent, Shown};
 pub use session_id::SessionId;

@@ -64,7 +64,7 @@ pub enum StoreEvent {
         /// What it asks for.
         request: SessionRequest,
         /// How far this node's own clock allows the closed timestamp to rise:
-        /// [`latest_fence`](crate::forgetting::latest_fence).
+        /// [`latest_closed`](crate::repair::latest_closed).
         latest: Timestamp,
     },
     /// A member names its GC threshold, with a handshake or a heartbeat.
@@ -163,10 +163,29 @@ impl StoreState {
         &self.record
     }
 
+    /// Below it the store takes no ordinary writes.
+    #[must_use]
+    pub fn refuses_below(&self) -> Timestamp {
+        self.record.closed.max(self.record.gc_threshold)
+    }
+
+    /// Whether the store has begun, closed, finished or forgotten a session since this state: what
+    /// was admitted then does not hold any more.
+    #[must_use]
+    pub fn has_other_part_than(&self, before: &Self) -> bool {
+        self.part != before.part || self.record.token != before.record.token
+    }
+
+    /// Whether the store scans for a session, so that it knows what that has scanned.
+    #[must_use]
+    pub fn scans(&self) -> bool {
+        self.part == Some(Part::Scans)
+    }
+
     /// Whether the store scans for the session with this token, and takes its repair writes.
     #[must_use]
     pub fn scans_for(&self, token: Token) -> bool {
-        token == self.record.token && self.part == Some(Part::Scans)
+        token == self.record.token && self.scans()
     }
 
     /// Whether a version is taken.
@@ -178,12 +197,11 @@ impl StoreState {
             is_lacking,
         } = version;
         let StoreRecord {
-            closed,
             gc_threshold,
             may_raise,
             ..
         } = self.record;
-        if timestamp >= closed.max(gc_threshold) {
+        if timestamp >= self.refuses_below() {
             return Admission::Taken;
         }
         let is_collected = timestamp < gc_threshold;
@@ -191,7 +209,9 @@ impl StoreState {
             below: gc_threshold,
         };
         match way {
-            Way::Ordinary => Admission::Obsolete { below: closed },
+            Way::Ordinary => Admission::Obsolete {
+                below: self.refuses_below(),
+            },
             Way::Repair(token) if !self.scans_for(token) => Admission::NotNow,
             Way::Repair(_) if is_collected && (is_dead || !is_lacking) => obsolete,
             // Below the GC threshold only the word of a store that knew it counts.
@@ -202,7 +222,7 @@ impl StoreState {
             _ if timestamp < self.undecided_below() => Admission::NotNow,
             // Unless the store scans, it does not know from where on the session does.
             Way::ReadRepair { is_scanned, .. }
-                if may_raise && (is_scanned || self.part != Some(Part::Scans)) =>
+                if may_raise && (is_scanned || !self.scans()) =>
             {
                 Admission::OnceVoided
             }

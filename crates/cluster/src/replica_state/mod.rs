@@ -116,6 +116,12 @@ impl ReplicaState {
         }
     }
 
+    /// Whether the store may lack what others have.
+    #[must_use]
+    pub fn lacks(self) -> bool {
+        matches!(self, Self::Learner | Self::ForcedVoter)
+    }
+
     /// The word for it on the status page.
     pub fn word(self) -> &'static str {
         match self {

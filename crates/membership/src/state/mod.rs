@@ -13,7 +13,6 @@ pub use losses::LossReport;
 use crate::cluster_file::{ClusterFile, Run, StoredNode};
 use crate::file_versions::FileVersions;
 use base::Random;
-use cluster::forgetting::StoreStart;
 use cluster::{
     Confirmation, Judgement, Members, NodeId, PEER_STARTS_MAX, Remembered, ReplicaState,
     StoreClaim, is_bygone, judge,
@@ -98,8 +97,6 @@ pub(crate) struct PeerRecord {
     /// What the file holds: see [`StoredNode`].
     pub(crate) at_full_session: Option<u64>,
     pub(crate) single_copies: Option<u64>,
-    /// The start that took part in a pass, if that was later than its last hello.
-    named_by_pass: Option<StoreStart>,
     /// The last start that a warning was logged about.
     warned_about: Option<u64>,
     /// The last start whose memory of this node's store was not believed.
@@ -298,6 +295,21 @@ impl MembershipState {
         true
     }
 
+    /// Makes the store a learner, because it is behind a GC threshold; `random` draws the number
+    /// of the loss.
+    pub(crate) fn fall_behind(&mut self, own: &OwnStore, random: &dyn Random) {
+        self.confirmation = Confirmation::Learner { is_outdated: false };
+        self.last_loss = draw_loss(random);
+        self.versions.change();
+        self.note_losses(own);
+        tracing::error!(
+            "a peer names a GC threshold that this store has not helped to raise, so the store is \
+             older than it: the folder was restored from a copy, or the file FORGET is missing. \
+             What it holds below is set aside, and its reads and acks do not count until a full \
+             repair has rebuilt it; that starts on its own once all nodes are up"
+        );
+    }
+
     /// Remembers the start in a peer's hello, if it is a later start of the same
     /// store, an accepted one, or of a store in whose place this node remembers one from
     /// before. `sent` is what this node's own hello said that it remembers of the peer, and
@@ -312,7 +324,6 @@ impl MembershipState {
     ) -> Option<Recorded> {
         let known = self.peers.get_mut(peer.index())?;
         let present = present_start(hello)?;
-        known.named_by_pass = None;
         known.store_id = Some(hello.store_id);
         let judgement = judge(known.remembered, hello.claim());
         let is_kept_out = judgement.is_against() && !is_bygone(own_judgement, judgement);
@@ -392,31 +403,9 @@ impl MembershipState {
         !std::mem::replace(&mut self.is_count_write_scheduled, true)
     }
 
-    /// See [`Membership::present_start`](super::Membership::present_start).
-    pub(crate) fn present_start(&self, peer: NodeId) -> Option<StoreStart> {
-        let known = self.peers.get(peer.index())?;
-        let lacks_something = known.unremembered.is_some() || known.lost.is_some();
-        let remembered = known.remembered.filter(|_| !lacks_something)?;
-        let present = StoreStart {
-            store_id: remembered.store_id,
-            start: remembered.start,
-        };
-        let is_other = known.named_by_pass.is_some_and(|named| named != present);
-        (!is_other).then_some(present)
-    }
-
     /// See [`Membership::store_of`](super::Membership::store_of).
     pub(crate) fn store_of(&self, peer: NodeId) -> Option<u64> {
         self.peers.get(peer.index())?.store_id
-    }
-
-    /// See [`Membership::named_by_pass`](super::Membership::named_by_pass).
-    pub(crate) fn named_by_pass(&mut self, stores: &[StoreStart]) {
-        for (known, named) in self.peers.iter_mut().zip(stores) {
-            if *named != StoreStart::default() {
-                known.named_by_pass = Some(*named);
-            }
-        }
     }
 
     /// Notes that the timestamps that a peer has seen are observed.

@@ -1,7 +1,6 @@
 //! Stores that were lost, restored from a copy, or accepted by an operator.
 
 use super::*;
-use cluster::forgetting::StoreStart;
 
 #[test]
 fn a_store_that_replaces_a_lost_one_is_no_voter_until_it_is_accepted() {
@@ -171,30 +170,4 @@ fn peers_that_know_of_an_acceptance_notice_a_later_rollback() {
         "a peer that had yet to learn of it takes the accepted store"
     );
     assert_eq!(next.word(), "forced_voter");
-}
-
-#[test]
-fn a_store_that_a_pass_names_takes_the_place_of_the_one_before_at_once() {
-    let [a, b, _c] = voters();
-    let (node_a, node_b) = (start("a", &a, 1), start("b", &b, 2));
-    assert!(shake_hands(&node_a, &node_b));
-    let id_of_a = id_of("a");
-    let present = node_a.membership.own_start();
-    assert_eq!(node_b.membership.present_start(id_of_a), Some(present));
-    let named = |store: StoreStart| {
-        let mut stores = [StoreStart::default(); 3];
-        stores[id_of_a.index()] = store;
-        node_b.membership.named_by_pass(&stores);
-        node_b.membership.present_start(id_of_a)
-    };
-    // It takes no part in the pass.
-    assert_eq!(named(StoreStart::default()), Some(present));
-    assert_eq!(named(present), Some(present));
-    let restarted = StoreStart {
-        start: present.start + 1,
-        ..present
-    };
-    assert_eq!(named(restarted), None, "its hello has not come yet");
-    assert!(shake_hands(&node_a, &node_b));
-    assert_eq!(node_b.membership.present_start(id_of_a), Some(present));
 }

@@ -4,7 +4,7 @@
 
 use super::{Coordinator, Failure, Found, Terms};
 use base::Reservation;
-use cluster::forgetting::is_absent;
+use cluster::repair::is_absent;
 use cluster::{Fate, Miss, Replicas};
 use peer::PeerAnswer;
 use std::iter;
@@ -48,8 +48,11 @@ impl Coordinator {
 
     /// What the client gets, or why it gets nothing.
     fn found(&self, answer: PeerAnswer, reservation: Option<Reservation>) -> Result<Found, Miss> {
-        let (entry, named) = match answer {
-            PeerAnswer::FoundBehind { entry, named } => (entry, named),
+        let (entry, gc_threshold) = match answer {
+            PeerAnswer::FoundBehind {
+                entry,
+                gc_threshold,
+            } => (entry, gc_threshold),
             PeerAnswer::Missed(why) => return Err(why),
             // Not what a store answers to a read.
             _ => return Err(Miss::Failed),
@@ -62,11 +65,11 @@ impl Coordinator {
                 taken.map_err(|_| Miss::Overloaded)?
             }
         };
-        let is_forgotten = |entry: &base::Entry| {
-            is_absent(entry.timestamp(), self.is_dead(entry), named.forgotten)
+        let is_collected = |entry: &base::Entry| {
+            is_absent(entry.timestamp(), self.is_dead(entry), gc_threshold)
         };
         Ok(Found {
-            entry: entry.filter(|entry| !is_forgotten(entry)),
+            entry: entry.filter(|entry| !is_collected(entry)),
             acks: 1,
             reservation,
         })

@@ -6,7 +6,6 @@ use super::{Coordinator, Failure, Found, ReplicaTimes, Terms};
 use base::{Entry, Timestamp, TraceId};
 use base::{LONG_VALUE_BYTES, Quota, Refused, Reservation};
 use bytes::Bytes;
-use cluster::forgetting::{Answerer, NamedBounds};
 use cluster::{
     Decision, Miss, PreferenceList, Read, ReadAction, ReadActions, ReadEvent, ReplicaIndex,
     Replicas,
@@ -42,8 +41,8 @@ pub(super) struct Reading {
     /// When to go on after a pause, and how long the next pause is.
     resumes: Option<Instant>,
     pause: Duration,
-    /// The store that has answered with the freshest version, if it has a closed timestamp.
-    freshest_by: Option<Answerer>,
+    /// The greatest GC threshold that a store has named with the freshest version.
+    named_with_freshest: Option<Timestamp>,
     /// The reservation of memory for the freshest version, if its value is long.
     reservation: Option<Reservation>,
     /// How often a replica may still be asked again because there was no memory for its answer.
@@ -131,7 +130,7 @@ impl Coordinator {
             hedges: SmallVec::new(),
             resumes: None,
             pause: PAUSE_MIN,
-            freshest_by: None,
+            named_with_freshest: None,
             reservation: None,
             asks_again: ASKS_AGAIN_MAX,
             decision: None,
@@ -377,7 +376,7 @@ impl Reading {
         let address = self.ticket.with(AnswerTag { kind, replica });
         let request = ReplicaRequest::Repair {
             entry,
-            by: self.freshest_by,
+            named: self.named_with_freshest,
         };
         let coordinator = &self.coordinator;
         coordinator.metrics.coordination.repairs.add(1);
@@ -408,16 +407,6 @@ impl Reading {
         });
     }
 
-    /// The store that has answered.
-    fn answerer(&self, replica: ReplicaIndex, named: Option<NamedBounds>) -> Option<Answerer> {
-        let node = self.preference_list.get(replica.as_usize()).copied();
-        node.zip(named).map(|(node, named)| Answerer {
-            node,
-            store: named.store,
-            forgotten: named.forgotten,
-        })
-    }
-
     /// What the answer of a replica says. A long value counts from here on, wherever
     /// it comes from, so the values that wait for further answers are bounded.
     fn answered(
@@ -429,7 +418,10 @@ impl Reading {
         let missed = |why| ReadEvent::Missed { replica, why };
         let (entry, named) = match answer {
             PeerAnswer::Found(entry) => (entry, None),
-            PeerAnswer::FoundBehind { entry, named } => (entry, Some(named)),
+            PeerAnswer::FoundBehind {
+                entry,
+                gc_threshold,
+            } => (entry, Some(gc_threshold)),
             PeerAnswer::Stored { .. }
             | PeerAnswer::Session(_)
             | PeerAnswer::Pulled(_)
@@ -457,12 +449,10 @@ impl Reading {
                 Ok(reservation) => self.reservation = reservation,
                 Err(Refused) => return missed(Miss::Overloaded),
             }
-            self.freshest_by = self.answerer(replica, named);
-        } else if rank == self.machine.freshest().map(Entry::rank)
-            && named.map(|named| named.forgotten) > self.freshest_by.map(|by| by.forgotten)
-        {
-            // Stores that forget more take a repair with it only by one that does, too.
-            self.freshest_by = self.answerer(replica, named);
+            self.named_with_freshest = named;
+        } else if rank == self.machine.freshest().map(Entry::rank) {
+            // Stores with a greater threshold take a repair with it only by one that has it, too.
+            self.named_with_freshest = self.named_with_freshest.max(named);
         }
         ReadEvent::Answered {
             replica,
@@ -470,7 +460,7 @@ impl Reading {
                 .as_ref()
                 .is_none_or(|entry| self.coordinator.is_dead(entry)),
             entry,
-            forgotten: named.map_or(Timestamp::ZERO, |named| named.forgotten),
+            forgotten: named.unwrap_or(Timestamp::ZERO),
         }
     }
 }

@@ -45,7 +45,7 @@ pub struct KeyVersions {
     /// A line for each node.
     pub nodes: Vec<(NodeId, HeldByNode)>,
     /// Below it a node may have dropped what is dead.
-    pub forgotten: Timestamp,
+    pub gc_threshold: Timestamp,
 }
 
 impl KeyVersions {
@@ -73,7 +73,7 @@ impl KeyVersions {
         };
         let is_dead = newest.kind == Kind::Tombstone || newest.expiry.has_passed(now_unix_ms);
         let is_replica = place < usize::from(newest.copies);
-        let may_lack_it = own.is_none() && is_dead && newest.timestamp < self.forgotten;
+        let may_lack_it = own.is_none() && is_dead && newest.timestamp < self.gc_threshold;
         Some(is_replica && own < Some(newest.timestamp) && !may_lack_it)
     }
 }
@@ -96,7 +96,7 @@ impl Coordinator {
                 .iter()
                 .map(|node| (*node, unknown))
                 .collect(),
-            forgotten: Timestamp::ZERO,
+            gc_threshold: Timestamp::ZERO,
         };
         let mut to_ask = preference_list.iter().copied().enumerate();
         let mut asked = JoinSet::new();
@@ -107,15 +107,15 @@ impl Coordinator {
             {
                 let (coordinator, key) = (Rc::clone(self), key.clone());
                 asked.spawn_local(async move {
-                    let (held, forgotten) = coordinator.held_by(node, &key, deadline).await;
-                    (place, held, forgotten)
+                    let (held, gc_threshold) = coordinator.held_by(node, &key, deadline).await;
+                    (place, held, gc_threshold)
                 });
             }
             let Some(answered) = asked.join_next().await else {
                 return versions;
             };
-            if let Ok((place, held, forgotten)) = answered {
-                versions.forgotten = versions.forgotten.max(forgotten);
+            if let Ok((place, held, gc_threshold)) = answered {
+                versions.gc_threshold = versions.gc_threshold.max(gc_threshold);
                 if let Some((_, known)) = versions.nodes.get_mut(place) {
                     *known = held;
                 }
@@ -132,16 +132,19 @@ impl Coordinator {
         deadline: Duration,
     ) -> (HeldByNode, Timestamp) {
         let (answer, _reservation) = self.read_one(node, key, deadline).await;
-        let (entry, forgotten) = match answer {
+        let (entry, gc_threshold) = match answer {
             PeerAnswer::Found(entry) => (entry, Timestamp::ZERO),
-            PeerAnswer::FoundBehind { entry, named } => (entry, named.forgotten),
+            PeerAnswer::FoundBehind {
+                entry,
+                gc_threshold,
+            } => (entry, gc_threshold),
             PeerAnswer::Missed(why) => return (HeldByNode::Unknown(why), Timestamp::ZERO),
             _ => return (HeldByNode::Unknown(Miss::Failed), Timestamp::ZERO),
         };
         let head = entry.as_ref().map(VersionHead::of);
         (
             head.map_or(HeldByNode::Nothing, HeldByNode::Version),
-            forgotten,
+            gc_threshold,
         )
     }
 }
@@ -173,11 +176,11 @@ mod tests {
     }
 
     /// Which of the nodes are stale: `s`, `-`, or `?`.
-    fn stale(held: &[HeldByNode], forgotten: u64, now_unix_ms: u64) -> String {
+    fn stale(held: &[HeldByNode], gc_threshold: u64, now_unix_ms: u64) -> String {
         let nodes = (0..).map(NodeId::new).zip(held.iter().copied());
         let versions = KeyVersions {
             nodes: nodes.collect(),
-            forgotten: Timestamp::from_u64(forgotten),
+            gc_threshold: Timestamp::from_u64(gc_threshold),
         };
         let places = (0..held.len()).map(|place| match versions.is_stale(place, now_unix_ms) {
             Some(true) => 's',
@@ -200,7 +203,7 @@ mod tests {
             copies: 3,
             value_bytes: 1,
         });
-        for (held, forgotten, expected) in [
+        for (held, gc_threshold, expected) in [
             (&[new, new, Nothing][..], 0, "---"),
             (&[new, old, Nothing], 0, "-s-"),
             (&[Nothing, new, old], 0, "s--"),
@@ -212,9 +215,9 @@ mod tests {
             (&[expiring, Nothing, old], 10, "--s"),
         ] {
             assert_eq!(
-                stale(held, forgotten, 100),
+                stale(held, gc_threshold, 100),
                 expected,
-                "{held:?} {forgotten}"
+                "{held:?} {gc_threshold}"
             );
         }
         assert_eq!(stale(&[expiring, Nothing], 10, 99), "-s");

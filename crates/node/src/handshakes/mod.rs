@@ -10,7 +10,7 @@ use base::Timestamp;
 use cluster::{NodeId, ReplicaState};
 use membership::Membership;
 use peer::{HandshakePolicy, Hello, Protocol, StartWatch, StoreReport};
-use repair::forgetting::{Forgetting, Heard};
+use repair::store::StoreSide;
 use replica::timestamps::TimestampAllocator;
 use std::future::{Future, ready};
 use std::pin::Pin;
@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 pub(crate) struct NodeHandshakes {
     membership: Membership,
     timestamps: Arc<TimestampAllocator>,
-    forgetting: Arc<Forgetting>,
+    store_side: Arc<StoreSide>,
     protocol: Protocol,
     secrets: Option<Secrets>,
     dialled: Arc<DialledPeers>,
@@ -33,7 +33,7 @@ impl NodeHandshakes {
     pub(crate) fn new(
         membership: Membership,
         timestamps: Arc<TimestampAllocator>,
-        forgetting: Arc<Forgetting>,
+        store_side: Arc<StoreSide>,
         dialled: Arc<DialledPeers>,
         protocol: Protocol,
         secrets: Option<Secrets>,
@@ -41,7 +41,7 @@ impl NodeHandshakes {
         Rc::new(Self {
             membership,
             timestamps,
-            forgetting,
+            store_side,
             dialled,
             protocol,
             secrets,
@@ -86,8 +86,7 @@ impl HandshakePolicy for NodeHandshakes {
             acknowledged: Some(membership.acknowledged()),
             greatest_seen: self.timestamps.greatest(),
             unix_ms,
-            forgotten: self.forgetting.greatest(),
-            fence: self.forgetting.shared().bounds().fence,
+            gc_threshold: self.store_side.shared().gc_threshold(),
         }
     }
 
@@ -98,26 +97,19 @@ impl HandshakePolicy for NodeHandshakes {
     fn report(&self) -> StoreReport {
         StoreReport {
             acknowledged: self.membership.durable_acknowledged(),
-            forgotten: self.forgetting.greatest(),
-            fence: self.forgetting.shared().bounds().fence,
+            gc_threshold: self.store_side.shared().gc_threshold(),
         }
     }
 
     fn heard_report(&self, name: &str, start: &StartWatch, report: StoreReport) {
         if let Some(peer) = self.id_of(name) {
             self.membership.heard_report(peer, start, report);
-            let heard = Heard {
-                forgotten: report.forgotten,
-                fence: report.fence,
-            };
-            let replica_state = self.membership.replica_state();
-            // What the peer sends meanwhile, the store takes by what the handshake has told.
-            let _fenced = self.forgetting.hear_from(name, heard, replica_state);
+            self.store_side.heard(name, report.gc_threshold);
         }
     }
 
-    fn believes_bound(&self, name: &str, forgotten: Timestamp) -> bool {
-        self.forgetting.believes(name, forgotten)
+    fn believes_threshold(&self, name: &str, gc_threshold: Timestamp) -> bool {
+        self.store_side.believes(name, gc_threshold)
     }
 
     fn is_previous_start_live(&self, theirs: &Hello) -> bool {
@@ -148,19 +140,9 @@ impl HandshakePolicy for NodeHandshakes {
         if self.timestamps.has_observed(peer) {
             self.membership.observed(peer);
         }
-        let heard = Heard {
-            forgotten: theirs.forgotten,
-            fence: theirs.fence,
-        };
         // By now the store knows whether it lacks something, as far as this peer can tell.
-        let replica_state = self.membership.replica_state();
-        let fenced = self
-            .forgetting
-            .hear_from(&theirs.name, heard, replica_state);
+        self.store_side.heard(&theirs.name, theirs.gc_threshold);
         Box::pin(async {
-            if let Some(fenced) = fenced {
-                fenced.await.ok()?;
-            }
             recorded.await.unwrap_or(false).then_some(watch).flatten()
         })
     }

@@ -41,7 +41,7 @@ fn a_handshake_ends_only_once_the_store_refuses_what_is_below_the_bound() {
     let handshakes = NodeHandshakes::new(
         node.membership.clone(),
         Arc::clone(&node.timestamps),
-        Arc::clone(&node.forgetting),
+        Arc::clone(&node.store_side),
         Arc::clone(&node.dialled),
         Protocol::OWN,
         None,

@@ -15,6 +15,7 @@ pub(crate) const MISSES: [Miss; 9] = [
     Miss::Full,
     Miss::Failed,
     Miss::Learner,
+    Miss::Undecided,
     Miss::Obsolete {
         below: Timestamp::ZERO,
     },

@@ -2,7 +2,7 @@
 
 mod background;
 mod cluster;
-mod forgetting;
+mod tombstone_gc;
 mod store;
 mod sweeps;
 
@@ -18,7 +18,7 @@ pub fn metric_families(node: &Node, disk_free_bytes: Option<u64>) -> Vec<Family>
     let mut families = store::families(node, &snapshot.store, disk_free_bytes);
     families.extend(cluster::families(node, &snapshot));
     families.extend(sweeps::families(node, &snapshot.repair));
-    families.extend(forgetting::families(node, &snapshot));
+    families.extend(tombstone_gc::families(node, &snapshot));
     families.extend(background::families(node));
     families
 }

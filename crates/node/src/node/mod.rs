@@ -22,7 +22,7 @@ use lsm::{Engine, GcThreshold};
 use membership::Membership;
 use peer::PeerLog;
 use repair::SurplusStatus;
-use repair::forgetting::{Forgetting, ForgettingStatus};
+use repair::store::{GcStatus, StoreSide};
 use repair::sweep::{OrderedSweep, SweepStatus, Sweeps};
 use replica::ReadPool;
 use replica::background::{Background, SeeClients};
@@ -53,8 +53,8 @@ pub struct Node {
     pub(crate) timestamps: Arc<TimestampAllocator>,
     /// Which node this is, and whether its store counts.
     pub(crate) membership: Membership,
-    /// Below which bound the dead are dropped.
-    pub(crate) forgetting: Arc<Forgetting>,
+    /// The store's side of repair sessions.
+    pub(crate) store_side: Arc<StoreSide>,
     /// Below which bound surplus copies are dropped; none for a node alone, which has none.
     surplus_bound: Option<GcThreshold>,
     /// The budget of hints, sweeps and compaction.
@@ -138,7 +138,7 @@ impl Node {
             hints: nodes.map(|node| self.hints_waiting(node)).collect(),
             background_share: self.background.status().share,
             repair: self.sweep_status(),
-            tombstone_gc: self.forgetting_status(),
+            tombstone_gc: self.gc_status(),
             non_owned,
         }
     }
@@ -173,10 +173,10 @@ impl Node {
         self.sweeps.status()
     }
 
-    /// Below which bound the node drops what is dead.
+    /// What the node knows of tombstone GC.
     #[must_use]
-    pub fn forgetting_status(&self) -> ForgettingStatus {
-        self.forgetting.status()
+    pub fn gc_status(&self) -> GcStatus {
+        self.store_side.status()
     }
 
     /// Has the node drive a pass of a sweep as soon as none of its own is running, or
@@ -254,7 +254,7 @@ impl Node {
     }
 
     /// Closes the store and all that is kept beside it: hints, membership, sweeps,
-    /// forgetting, the timestamp bound. Blocks.
+    /// repair sessions, the timestamp bound. Blocks.
     ///
     /// # Errors
     /// Those of closing the store.
@@ -263,7 +263,7 @@ impl Node {
         self.hints.close();
         let is_first_close = self.membership.close();
         self.sweeps.close();
-        self.forgetting.close();
+        self.store_side.close();
         self.timestamps.close();
         self.engine.close()?;
         // The store closes only once: a second attempt does not tell how the first ended.

@@ -16,7 +16,7 @@ use lsm::{Disk, Engine, Executor};
 use membership::{Membership, MembershipEnvironment, StoreCount};
 use peer::PeerLog;
 use repair::SurplusRule;
-use repair::forgetting::{ForgetFile, Forgetting, ForgettingEnvironment};
+use repair::store::{StoreFile, StoreSide, StoreSideEnvironment};
 use repair::sweep::{JournalEnvironment, SweepEnvironment, Sweeps};
 use replica::SharedBounds;
 use replica::background::{Background, WorkKind};
@@ -93,7 +93,7 @@ impl Node {
             config.clock_drift_max,
         );
         let (own_drop_bound, bounds) = (Arc::clone(&timestamps), Arc::<SharedBounds>::default());
-        let forgotten = Arc::clone(&bounds);
+        let collected = Arc::clone(&bounds);
         let is_single_node = config.members.is_single_node();
         let placement = Arc::new(Placement::new(config.members.names()));
         let are_all_whole = Arc::<AtomicBool>::default();
@@ -129,7 +129,7 @@ impl Node {
                 if is_single_node {
                     own_drop_bound.drop_bound()
                 } else {
-                    forgotten.forgotten()
+                    collected.gc_threshold()
                 }
             }),
             non_owned: surplus,
@@ -145,13 +145,13 @@ impl Node {
         };
         let present_clock = Arc::clone(&clock);
         let present = move || Timestamp::from_unix_ms(present_clock.unix_ms());
-        let mut fence = ForgetFile::load(&*seams.disk, &config.data)?.bounds.fence;
+        let mut closed = StoreFile::load(&*seams.disk, &config.data)?.record.closed;
         if drop_above.is_some() {
-            fence = fence.min(present());
+            closed = closed.min(present());
         }
         let options = lsm::Options {
             drop_versions_above: drop_above,
-            closed_timestamp: fence,
+            closed_timestamp: closed,
             ..config.store_options(&memory)
         };
         let (engine, recovery) = Engine::open(environment, options)?;
@@ -181,28 +181,6 @@ impl Node {
         let cluster_time = Arc::clone(&timestamps);
         let named_age_ms = config.named_bound_age().as_millis();
         let named_age_ms = u64::try_from(named_age_ms).unwrap_or(u64::MAX);
-        let forgetting = Forgetting::open(
-            ForgettingEnvironment {
-                folder: config.data.clone(),
-                disk: Arc::clone(&seams.disk),
-                executor: Arc::clone(executor),
-                engine: engine.clone(),
-                grace: config.gc_grace,
-                members_hash: config.members.names_hash(),
-                present: drop_above.map(|_| Box::new(present) as _),
-                trusted_unix_ms: Box::new(move || {
-                    let status = trusted.status();
-                    let is_trusted = status.refusal.is_none() && status.is_proven;
-                    is_trusted.then(|| trusted_clock.unix_ms())
-                }),
-                latest_named: Box::new(move || {
-                    let now_ms = cluster_time.cluster_unix_ms();
-                    Timestamp::from_unix_ms(now_ms.saturating_sub(named_age_ms))
-                }),
-                clock: Arc::clone(&clock),
-            },
-            bounds,
-        )?;
         let counted = engine.clone();
         let membership = Membership::open(
             MembershipEnvironment {
@@ -224,7 +202,29 @@ impl Node {
             engine.store_id(),
             config.accept_data_loss,
         )?;
-        forgetting.set_replica_state(membership.replica_state())?;
+        let store_side = StoreSide::open(
+            StoreSideEnvironment {
+                folder: config.data.clone(),
+                disk: Arc::clone(&seams.disk),
+                executor: Arc::clone(executor),
+                engine: engine.clone(),
+                membership: membership.clone(),
+                grace: config.gc_grace,
+                members_hash: config.members.names_hash(),
+                present: drop_above.map(|_| Box::new(present) as _),
+                trusted_unix_ms: Box::new(move || {
+                    let status = trusted.status();
+                    let is_trusted = status.refusal.is_none() && status.is_proven;
+                    is_trusted.then(|| trusted_clock.unix_ms())
+                }),
+                latest_named: Box::new(move || {
+                    let now_ms = cluster_time.cluster_unix_ms();
+                    Timestamp::from_unix_ms(now_ms.saturating_sub(named_age_ms))
+                }),
+                clock: Arc::clone(&clock),
+            },
+            bounds,
+        )?;
         let hints = HintStore::open(
             HintEnvironment {
                 folder: config.data.join("hints"),
@@ -258,7 +258,7 @@ impl Node {
             executor: Arc::clone(executor),
             timestamps: Arc::clone(&timestamps),
             membership: membership.clone(),
-            forgetting: Arc::clone(&forgetting),
+            store_side: Arc::clone(&store_side),
             background: Arc::clone(&background),
             ingest_bytes_max: resources.memory.ingest_bytes_max(),
             expiry,
@@ -280,7 +280,7 @@ impl Node {
         Ok(Self {
             placement,
             background,
-            forgetting,
+            store_side,
             surplus_bound,
             sweeps,
             compactions,

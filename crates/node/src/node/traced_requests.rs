@@ -14,7 +14,7 @@ use std::time::Duration;
 pub struct TracedRequest<'a> {
     /// The trace.
     pub trace: TraceId,
-    /// What was asked for: `write`, `repair`, `read` or `peek`.
+    /// What was asked for: `write`, `repair` or `read`.
     pub action: &'static str,
     /// The key.
     pub key: &'a [u8],
@@ -59,7 +59,6 @@ impl TracedRequests {
             PeerRequest::Read(key) | PeerRequest::ReadUnlessSame { key, .. } => {
                 ("read", key.clone())
             }
-            PeerRequest::Peek(key) => ("peek", key.clone()),
             PeerRequest::RepairWrite { .. }
             | PeerRequest::Session(_)
             | PeerRequest::Page(_)

@@ -4,7 +4,7 @@ use crate::compactions::RunningCompaction;
 use cluster::ReplicaState;
 use membership::LossReport;
 use repair::SurplusStatus;
-use repair::forgetting::ForgettingStatus;
+use repair::store::GcStatus;
 use repair::sweep::SweepStatus;
 use replica::hints::HintsWaiting;
 use replica::timestamps::TimestampStatus;
@@ -41,7 +41,7 @@ pub struct NodeSnapshot {
     /// What the node knows of repairs.
     pub repair: SweepStatus,
     /// Below which bound the node drops what is dead.
-    pub tombstone_gc: ForgettingStatus,
+    pub tombstone_gc: GcStatus,
     /// The non-owned copies of the store; `None` for a node alone, which has none.
     pub non_owned: Option<SurplusStatus>,
 }

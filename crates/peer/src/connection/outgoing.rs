@@ -21,8 +21,7 @@ use crate::Stream;
 use crate::wire::frame::{HEADER_BYTES, PAYLOAD_BYTES_MAX, PIECE_BYTES, end_frame};
 use crate::wire::message;
 use base::Entry;
-use base::{NewerVersion, Reservation, TraceId};
-use cluster::forgetting::{Answerer, NamedBounds};
+use base::{NewerVersion, Reservation, Timestamp, TraceId};
 use cluster::repair::SessionId;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -65,12 +64,12 @@ pub(crate) enum LongMessageKind {
     Write,
     /// To be stored, for a repair session.
     RepairWrite(SessionId),
-    /// To be stored, as a repair with what this store has answered.
-    Repair(Answerer),
+    /// To be stored, as a repair with what a store has answered that has named this GC threshold.
+    Repair(Timestamp),
     /// As the answer to a read.
     Found {
         /// What the store named when it was read.
-        named: Option<NamedBounds>,
+        named: Option<Timestamp>,
     },
     /// As the answer to a request for a range in bulk. The entry has no key, and the
     /// run as its value.
@@ -421,13 +420,13 @@ impl Queue {
                     let batch = &mut self.batch;
                     message::put_repair_write(batch, long.call, remaining, session, &long.entry);
                 }
-                LongMessageKind::Repair(by) => {
+                LongMessageKind::Repair(gc_threshold) => {
                     let batch = &mut self.batch;
-                    message::put_repair(batch, long.call, remaining, by, &long.entry);
+                    message::put_repair(batch, long.call, remaining, gc_threshold, &long.entry);
                 }
                 LongMessageKind::Found { named } => {
                     if let Some(named) = named {
-                        message::put_forgets(&mut self.batch, long.call, named);
+                        message::put_gc_threshold(&mut self.batch, long.call, named);
                     }
                     message::put_found(&mut self.batch, long.call, &long.entry);
                 }

@@ -13,7 +13,7 @@
 //!                | nonce, 32 bytes | name bytes u16 | name
 //!                | starts u16 | start u64*
 //!                | remembered acknowledged u64 | acknowledged u64 (*)
-//!                | forgotten u64 | fence u64 (**)
+//!                | GC threshold u64 | zero u64 (**)
 //!                | remembered starts u16 | start u64* (***)
 //!                | whatever later releases add
 //!
@@ -28,7 +28,8 @@
 //! The starts are those that the store keeps; the present one is the last.
 //! (*) The first release of version 1 ends before these two. Without them nothing was
 //! heard of the peer's count, and the own one is not known.
-//! (**) A release that does not forget ends before these two: both are zero.
+//! (**) A release without tombstone GC ends before these two. Earlier ones have a timestamp in
+//! place of the zero.
 //! (***) A release that remembers only the last start of a peer ends before these. It reads no
 //! longer hello than before, so there are fewer of them if there is no room for all.
 
@@ -91,12 +92,8 @@ pub struct Hello {
     pub greatest_seen: Timestamp,
     /// Its wall clock, in milliseconds since the Unix epoch.
     pub unix_ms: u64,
-    /// The greatest forget bound that it knows: what is dead below it may be dropped.
-    /// [`Timestamp::ZERO`] if it knows none.
-    pub forgotten: Timestamp,
-    /// Its durable fence: below it, its store takes no ordinary writes.
-    /// [`Timestamp::ZERO`] if it has none.
-    pub fence: Timestamp,
+    /// Its GC threshold: what is dead below it may be dropped. [`Timestamp::ZERO`] if it has none.
+    pub gc_threshold: Timestamp,
 }
 
 impl Hello {
@@ -124,8 +121,7 @@ impl Hello {
             acknowledged,
             greatest_seen,
             unix_ms,
-            forgotten,
-            fence,
+            gc_threshold,
         } = self;
         let accepted = if *is_accepted { FLAG_ACCEPTED } else { 0 };
         let remembers = if remembered.is_some() {
@@ -164,8 +160,8 @@ impl Hello {
             if let Some(acknowledged) = acknowledged {
                 out.extend_from_slice(&remembered.acknowledged.to_le_bytes());
                 out.extend_from_slice(&acknowledged.to_le_bytes());
-                out.extend_from_slice(&forgotten.as_u64().to_le_bytes());
-                out.extend_from_slice(&fence.as_u64().to_le_bytes());
+                out.extend_from_slice(&gc_threshold.as_u64().to_le_bytes());
+                out.extend_from_slice(&0u64.to_le_bytes());
                 let bytes = out.len() - payload + size_of::<u16>();
                 let room = HANDSHAKE_BYTES_MAX.saturating_sub(bytes) / size_of::<u64>();
                 let known = remembered_starts.len();
@@ -240,9 +236,10 @@ fn decode_rest(protocol: Protocol, fields: &mut ByteReader<'_>) -> Option<Hello>
         remembered.acknowledged = fields.u64()?;
         acknowledged = Some(fields.u64()?);
     }
-    let (mut forgotten, mut fence) = (0, 0);
+    let mut gc_threshold = 0;
     if !fields.rest().is_empty() {
-        (forgotten, fence) = (fields.u64()?, fields.u64()?);
+        gc_threshold = fields.u64()?;
+        let _of_earlier_releases = fields.u64()?;
     }
     let mut remembered_starts = Arc::default();
     if !fields.rest().is_empty() {
@@ -261,7 +258,6 @@ fn decode_rest(protocol: Protocol, fields: &mut ByteReader<'_>) -> Option<Hello>
         acknowledged,
         greatest_seen,
         unix_ms,
-        forgotten: Timestamp::from_u64(forgotten),
-        fence: Timestamp::from_u64(fence),
+        gc_threshold: Timestamp::from_u64(gc_threshold),
     })
 }

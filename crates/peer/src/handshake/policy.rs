@@ -38,7 +38,7 @@ pub trait HandshakePolicy {
 
     /// Whether to believe a forget bound that the peer `name` names with its answers. One from
     /// the future is not passed on.
-    fn believes_bound(&self, name: &str, forgotten: Timestamp) -> bool;
+    fn believes_threshold(&self, name: &str, gc_threshold: Timestamp) -> bool;
 
     /// Whether a peer's hello is from another start than the remembered one while
     /// that one is still connected. After a restart the previous connections close, or

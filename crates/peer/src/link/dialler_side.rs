@@ -14,12 +14,11 @@ use crate::wire::page::EncodedPage;
 use crate::wire::repair_message::RepairAnswer;
 use crate::wire::run::Run;
 use crate::{
-    CONTACT, FORGETTING, LiveLink, NegotiatedProtocol, PeerAnswer, REPLICA_STATE, REPORT,
+    CONTACT, GC_THRESHOLD, LiveLink, NegotiatedProtocol, PeerAnswer, REPLICA_STATE, REPORT,
     StartWatch,
 };
 use base::{Entry, NewerVersion, Timestamp};
 use bytes::Bytes;
-use cluster::forgetting::NamedBounds;
 use cluster::{Miss, ReplicaState};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -39,10 +38,10 @@ pub(super) struct DiallerSide<'a> {
     heartbeat: Interval,
     /// What the two sides have negotiated.
     negotiated: NegotiatedProtocol,
-    /// What the peer's store names with its answers.
-    named: Option<NamedBounds>,
+    /// The GC threshold that the peer's store names with its answers.
+    named: Option<Timestamp>,
     /// What it names with the long value that is next to answer a call.
-    named_apart: Option<(u64, NamedBounds)>,
+    named_apart: Option<(u64, Timestamp)>,
     /// Whether the peer has answered anything yet.
     has_answered: bool,
     /// Answers whose long values arrive in pieces.
@@ -54,8 +53,8 @@ enum LongAnswer {
     /// A read.
     Found {
         /// What the store named with it: with later answers, which overtake the pieces, it may
-        /// name a bound of which it did not know when it read the key.
-        named: Option<NamedBounds>,
+        /// name a threshold of which it did not know when it read the key.
+        named: Option<Timestamp>,
     },
     /// A request for a range in bulk; the fields are those of the [`Run`].
     Run {
@@ -72,9 +71,12 @@ enum LongAnswer {
 }
 
 /// The answer to a read.
-fn found(entry: Option<Entry>, named: Option<NamedBounds>) -> PeerAnswer {
+fn found(entry: Option<Entry>, named: Option<Timestamp>) -> PeerAnswer {
     match named {
-        Some(named) => PeerAnswer::FoundBehind { entry, named },
+        Some(gc_threshold) => PeerAnswer::FoundBehind {
+            entry,
+            gc_threshold,
+        },
         None => PeerAnswer::Found(entry),
     }
 }
@@ -133,16 +135,13 @@ impl<'a> DiallerSide<'a> {
         }
     }
 
-    /// What a store has named, without a forget bound that is not believed.
-    fn believed(&self, named: NamedBounds) -> NamedBounds {
+    /// The GC threshold that a store has named, if it is believed.
+    fn believed(&self, gc_threshold: Timestamp) -> Timestamp {
         let policy = &self.link.environment.policy;
-        if policy.believes_bound(&self.link.name, named.forgotten) {
-            named
+        if policy.believes_threshold(&self.link.name, gc_threshold) {
+            gc_threshold
         } else {
-            NamedBounds {
-                forgotten: Timestamp::ZERO,
-                ..named
-            }
+            Timestamp::ZERO
         }
     }
 
@@ -276,7 +275,7 @@ impl Side for DiallerSide<'_> {
                 let absent = found(None, self.named);
                 self.answer(frame, CallKind::Read, absent, now)?;
             }
-            Message::Forgets(named) if self.negotiated.has(FORGETTING) => {
+            Message::GcThreshold(named) if self.negotiated.has(GC_THRESHOLD) => {
                 let named = self.believed(named);
                 match frame.call {
                     message::ALL_LATER => self.named = Some(named),
@@ -348,11 +347,10 @@ impl Side for DiallerSide<'_> {
             | Message::Writes { .. }
             | Message::Read { .. }
             | Message::ReadUnlessSame { .. }
-            | Message::Peek { .. }
             | Message::Trace(_)
             | Message::RepairWrite { .. }
             | Message::Repair { .. }
-            | Message::Forgets(_)
+            | Message::GcThreshold(_)
             | Message::Session { .. }
             | Message::Page { .. }
             | Message::Examine { .. }

@@ -36,7 +36,7 @@ use crate::connection::outgoing::{LongMessage, LongMessageKind, Outgoing};
 use crate::wire::contact::Contact;
 use crate::wire::message;
 use crate::{
-    CALLS_MAX, FORGETTING, LinkProblem, MANY, NegotiatedProtocol, PEEK, PeerAnswer,
+    CALLS_MAX, GC_THRESHOLD, LinkProblem, MANY, NegotiatedProtocol, PeerAnswer,
     PeerEnvironment, PeerRequest, SAME, TRACES, Transport,
 };
 use base::{Entry, TraceId};
@@ -196,8 +196,9 @@ impl Link {
             });
         }
         let request = match request {
-            PeerRequest::Repair { entry, .. } if !self.has(FORGETTING) => PeerRequest::Write(entry),
-            PeerRequest::Peek(key) if !self.has(PEEK) => PeerRequest::Read(key),
+            PeerRequest::Repair { entry, .. } if !self.has(GC_THRESHOLD) => {
+                PeerRequest::Write(entry)
+            }
             PeerRequest::ReadUnlessSame { key, .. } if !self.has(SAME) => PeerRequest::Read(key),
             request => request,
         };
@@ -205,7 +206,7 @@ impl Link {
             PeerRequest::Write(entry) | PeerRequest::Repair { entry, .. } => {
                 (CallKind::Write, self.outgoing.has_room_for(entry))
             }
-            PeerRequest::Read(key) | PeerRequest::Peek(key) => {
+            PeerRequest::Read(key) => {
                 (CallKind::Read, self.outgoing.has_room_for_key(key))
             }
             PeerRequest::ReadUnlessSame { .. } => {
@@ -256,9 +257,12 @@ impl Link {
                 let put = |out: &mut Vec<u8>| message::put_write(out, call, remaining, &entry);
                 self.outgoing.push(put);
             }
-            PeerRequest::Repair { by, entry } if message::is_long(&entry) => {
+            PeerRequest::Repair {
+                gc_threshold,
+                entry,
+            } if message::is_long(&entry) => {
                 self.outgoing.push_long(LongMessage {
-                    kind: LongMessageKind::Repair(by),
+                    kind: LongMessageKind::Repair(gc_threshold),
                     call,
                     deadline,
                     entry,
@@ -266,8 +270,13 @@ impl Link {
                     _reservation: None,
                 });
             }
-            PeerRequest::Repair { by, entry } => {
-                let put = |out: &mut Vec<u8>| message::put_repair(out, call, remaining, by, &entry);
+            PeerRequest::Repair {
+                gc_threshold,
+                entry,
+            } => {
+                let put = |out: &mut Vec<u8>| {
+                    message::put_repair(out, call, remaining, gc_threshold, &entry);
+                };
                 self.outgoing.push(put);
             }
             PeerRequest::Read(key) => {
@@ -278,10 +287,6 @@ impl Link {
                 let seed = self.seed.get();
                 message::put_read_unless_same(out, call, remaining, &held, seed);
             }),
-            PeerRequest::Peek(key) => {
-                let put = |out: &mut Vec<u8>| message::put_peek(out, call, remaining, &key);
-                self.outgoing.push(put);
-            }
             PeerRequest::RepairWrite { session, entry } if message::is_long(&entry) => {
                 let bytes = entry.data_bytes() as u64;
                 self.count(|counts| counts.sweep_sent_bytes += bytes);

@@ -22,12 +22,11 @@ use crate::wire::page;
 use crate::wire::repair_message::RepairRequest;
 use crate::wire::same::HeldVersion;
 use crate::{
-    CONTACT, FORGETTING, LiveLink, MANY, NegotiatedProtocol, PeerEnvironment, PeerRequest,
+    CONTACT, GC_THRESHOLD, LiveLink, MANY, NegotiatedProtocol, PeerEnvironment, PeerRequest,
     REPLICA_STATE, REPORT, StartWatch, StoreReport, Stream,
 };
-use base::{Entry, Reservation, TraceId};
+use base::{Entry, Reservation, Timestamp, TraceId};
 use bytes::Bytes;
-use cluster::forgetting::Answerer;
 use cluster::repair::SessionId;
 use cluster::{Miss, ReplicaState};
 use reply::{CloseOnDrop, ReplyChannel};
@@ -151,8 +150,8 @@ enum WriteSource {
     Write,
     /// A repair session.
     RepairWrite(SessionId),
-    /// A repair with what this store has answered.
-    Repair(Answerer),
+    /// A repair with what a store has answered that has named this GC threshold.
+    Repair(Timestamp),
 }
 
 /// What a long write on its way in is for.
@@ -166,7 +165,10 @@ impl LongWrite {
     fn request(&self, entry: Entry) -> PeerRequest {
         match self.source {
             WriteSource::RepairWrite(session) => PeerRequest::RepairWrite { session, entry },
-            WriteSource::Repair(by) => PeerRequest::Repair { by, entry },
+            WriteSource::Repair(gc_threshold) => PeerRequest::Repair {
+                gc_threshold,
+                entry,
+            },
             WriteSource::Write => PeerRequest::Write(entry),
         }
     }
@@ -210,7 +212,7 @@ impl<R: RequestHandler> AcceptorSide<R> {
     ) -> Self {
         let quota = &environment.incoming;
         let replies = Rc::<ReplyChannel>::default();
-        replies.knows_forgetting.set(negotiated.has(FORGETTING));
+        replies.knows_thresholds.set(negotiated.has(GC_THRESHOLD));
         replies.takes_many.set(negotiated.has(MANY));
         Self {
             replies,
@@ -389,13 +391,13 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
             }
             Message::Repair {
                 remaining,
-                by,
+                gc_threshold,
                 entry,
             } => {
                 let deadline = now.saturating_add(remaining);
                 let repair = LongWrite {
                     deadline,
-                    source: WriteSource::Repair(by),
+                    source: WriteSource::Repair(gc_threshold),
                     trace: None,
                 };
                 self.take_write(frame, &entry, repair)?;
@@ -426,10 +428,6 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
                 let held = Some(held.with_hash(hash));
                 let trace = self.take_trace(call);
                 self.serve_in_trace(request, call, deadline, None, trace, held);
-            }
-            Message::Peek { remaining, key } => {
-                let request = PeerRequest::Peek(Bytes::copy_from_slice(key));
-                self.serve(request, call, now.saturating_add(remaining), None);
             }
             Message::Piece(piece) => match self.writes.piece(frame, piece)? {
                 None => {}
@@ -464,7 +462,7 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
             | Message::ReplicaState(_)
             | Message::Report(_)
             | Message::Contact(_)
-            | Message::Forgets(_)
+            | Message::GcThreshold(_)
             | Message::Found(_)
             | Message::Absent
             | Message::Same

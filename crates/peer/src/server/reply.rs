@@ -8,7 +8,6 @@ use crate::wire::same::HeldVersion;
 use crate::{CALLS_MAX, PeerAnswer};
 use base::{Entry, Expiry, Kind, Reservation, Timestamp, TraceId};
 use cluster::Miss;
-use cluster::forgetting::NamedBounds;
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -106,12 +105,12 @@ pub(crate) struct ReplyChannel {
     in_flight: Cell<usize>,
     /// Whether the connection has ended, so that answers are thrown away.
     is_closed: Cell<bool>,
-    /// Whether the peer knows what a store says of forgetting.
-    pub(crate) knows_forgetting: Cell<bool>,
+    /// Whether the peer knows what a store says of tombstone GC.
+    pub(crate) knows_thresholds: Cell<bool>,
     /// Whether the peer takes many answers in a frame.
     pub(crate) takes_many: Cell<bool>,
-    /// What was named last on this connection.
-    named: Cell<Option<NamedBounds>>,
+    /// The GC threshold that was named last on this connection.
+    named: Cell<Option<Timestamp>>,
 }
 
 impl ReplyChannel {
@@ -142,13 +141,13 @@ impl ReplyChannel {
         })
     }
 
-    /// Names what the store forgets, before an answer that was made no later, if that has
+    /// Names the GC threshold of the store, before an answer that was made no later, if that has
     /// changed on this connection.
-    fn name(&self, named: NamedBounds) {
-        let is_due = self.knows_forgetting.get();
-        if is_due && self.named.replace(Some(named)) != Some(named) {
+    fn name(&self, gc_threshold: Timestamp) {
+        let is_due = self.knows_thresholds.get();
+        if is_due && self.named.replace(Some(gc_threshold)) != Some(gc_threshold) {
             self.outgoing
-                .push(|out| message::put_forgets(out, message::ALL_LATER, named));
+                .push(|out| message::put_gc_threshold(out, message::ALL_LATER, gc_threshold));
         }
     }
 
@@ -158,8 +157,8 @@ impl ReplyChannel {
         if self.is_closed.get() {
             return;
         }
-        if let PeerAnswer::FoundBehind { named, .. } = answer {
-            self.name(*named);
+        if let PeerAnswer::FoundBehind { gc_threshold, .. } = answer {
+            self.name(*gc_threshold);
         }
         self.outgoing.push(|out| message::put_same(out, call));
     }
@@ -188,14 +187,17 @@ impl ReplyChannel {
         match answer {
             PeerAnswer::FoundBehind {
                 entry: Some(entry),
-                named,
+                gc_threshold,
             } if message::is_long(&entry) => {
                 // Later answers overtake it, so it is named apart.
-                let named = self.knows_forgetting.get().then_some(named);
+                let named = self.knows_thresholds.get().then_some(gc_threshold);
                 self.send_long(call, entry, named, deadline, reservation);
             }
-            PeerAnswer::FoundBehind { entry, named } => {
-                self.name(named);
+            PeerAnswer::FoundBehind {
+                entry,
+                gc_threshold,
+            } => {
+                self.name(gc_threshold);
                 self.send_answer(call, PeerAnswer::Found(entry), deadline, reservation);
             }
             PeerAnswer::Stored { newer_version } if self.takes_many.get() => {
@@ -220,7 +222,9 @@ impl ReplyChannel {
                 outgoing.push(|out| message::put_examined(out, call, &report));
             }
             // To an older release this is a refusal as any other.
-            PeerAnswer::Missed(Miss::Obsolete { .. }) if !self.knows_forgetting.get() => {
+            PeerAnswer::Missed(Miss::Obsolete { .. } | Miss::Undecided)
+                if !self.knows_thresholds.get() =>
+            {
                 outgoing.push(|out| message::put_missed(out, call, Miss::Refused));
             }
             PeerAnswer::Missed(miss) => outgoing.push(|out| message::put_missed(out, call, miss)),
@@ -236,7 +240,7 @@ impl ReplyChannel {
         &self,
         call: u64,
         entry: Entry,
-        named: Option<NamedBounds>,
+        named: Option<Timestamp>,
         deadline: Duration,
         reservation: Option<Reservation>,
     ) {

@@ -22,7 +22,7 @@ pub struct PageRead {
     pub placement: Arc<Placement>,
     /// This node.
     pub own: NodeId,
-    /// Below which the store only receives.
+    /// Says what was set aside.
     pub bounds: Arc<SharedBounds>,
 }
 
@@ -46,9 +46,7 @@ impl PageRead {
             return Ok(self.uncounted(last.as_deref()));
         }
         let met = engine.damage_met();
-        // Before the store as well as after it: a store that is filled meanwhile has buried what
-        // the snapshot shows.
-        let received_below = self.bounds.receives_below();
+        let before = self.bounds.before_read();
         let end = match &damage {
             Some((first, _)) => Some(&**first),
             None => request.end.as_deref(),
@@ -76,12 +74,9 @@ impl PageRead {
             bytes += PAGE_ITEM_BYTES + entry.data_bytes();
             items.extend(self.item(entry));
         };
-        if engine.damage_met() != met {
+        // What was set aside meanwhile may still be in the page.
+        if engine.damage_met() != met || self.bounds.was_set_aside_since(before) {
             return Err(Error::Overloaded);
-        }
-        let receives_below = self.bounds.receives_below().max(received_below);
-        for item in &mut items {
-            item.counts = item.entry.timestamp() >= receives_below;
         }
         Ok(ScanPage {
             items,

@@ -31,8 +31,9 @@ impl HintReceiver for ReplicaHints {
     }
 
     async fn store(&self, hint: Entry) -> Result<(), Miss> {
-        // All stores were equal below the forget bound, so the hint brings nothing. A store
-        // that has lost its folder since may not have its fence back yet, and would take it.
+        // All stores were equal below the GC threshold, so the hint brings nothing. A store
+        // that has lost its folder since may not have its closed timestamp back yet, and would
+        // take it.
         let below = self.replicas.own().bounds.greatest();
         if hint.timestamp() < below {
             return Err(Miss::Obsolete { below });

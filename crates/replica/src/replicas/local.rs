@@ -1,22 +1,24 @@
 //! This node's own store, as one runtime sees it.
 
 use super::{AnswerTime, PageTelling, ReplicaRequest};
-use crate::peers::Peers;
 use crate::pending::Completion;
 use crate::pending::PendingRequests;
 use crate::read_pool::{PoolFull, Read, ReadJob, ReadPool};
 use crate::shared_bounds::{BeforeRead, SharedBounds};
 use crate::submissions::Submissions;
 use crate::timestamps::{AllocatedTimestamp, TimestampAllocator};
-use base::{Clock, Entry, Kind, LimitedLog, Permits, Quota, Reservation};
+use base::{Clock, Entry, Kind, LimitedLog, Quota, Reservation};
 use cluster::Miss;
-use cluster::forgetting::{NamedBounds, StoreStart};
 use lsm::{Admission, Engine, Lookup};
 use membership::Membership;
 use peer::PeerAnswer;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Says when something is durable; the sender is dropped if it cannot be.
+pub type VoidSession = Rc<dyn Fn() -> oneshot::Receiver<()>>;
 
 /// This node's own store, for one runtime.
 pub struct LocalReplica {
@@ -34,20 +36,16 @@ pub struct LocalReplica {
     pub submissions: Rc<Submissions>,
     /// The requests that wait for the store.
     pub pending: Rc<PendingRequests>,
-    /// What the store has forgotten.
+    /// The closed timestamp and the GC threshold of the store, and what it does in sessions.
     pub bounds: Arc<SharedBounds>,
-    /// The present start of the store.
-    pub own_start: StoreStart,
+    /// Notes durably that the present session does not raise the GC threshold.
+    pub void_session: VoidSession,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// Limits the log lines that requests cause.
     pub log: Arc<LimitedLog>,
     /// For the pages of scans.
     pub telling: PageTelling,
-    /// The other nodes, with which what may be late is compared.
-    pub peers: Rc<Peers>,
-    /// For the repairs and mends that are being compared.
-    pub comparing: Rc<Permits>,
 }
 
 impl LocalReplica {
@@ -60,7 +58,7 @@ impl LocalReplica {
                 Admission::Ordinary,
                 address,
             ),
-            ReplicaRequest::Repair { entry, by } => self.repair(entry.clone(), by, address),
+            ReplicaRequest::Repair { entry, named } => self.repair(entry.clone(), named, address),
             ReplicaRequest::Read(key) | ReplicaRequest::ReadUnlessSame(key, _) => {
                 match self.read_cached(key) {
                     Some(answer) => return AnswerTime::Now(answer),
@@ -77,7 +75,7 @@ impl LocalReplica {
     /// Writes an entry; the outcome comes to `address`, as [`Completion::Written`].
     /// The entry of any write, repair or hint comes this way. An entry whose timestamp this
     /// node allocated comes with the allocation; the clock observes the timestamp of any other.
-    /// Below the store's fence only mends are taken.
+    /// Below the closed timestamp the store takes no ordinary ones.
     ///
     /// # Errors
     /// [`Miss::Refused`] for a timestamp beyond the clock bound: nothing is written
@@ -110,27 +108,23 @@ impl LocalReplica {
         Err(Miss::Refused)
     }
 
-    /// The answer to a read, with what the store names, of which `before` held before the
-    /// read. A version from where the store only receives does not count, because its
-    /// tombstone may be forgotten.
-    ///
-    /// The store names itself before it has a fence, too: a node that has one takes a repair
-    /// below it only with that.
+    /// The answer to a read, with the GC threshold that the store names; `before` held before the
+    /// read. What was set aside since does not count, because its tombstone may be gone.
     fn found(&self, entry: Option<Entry>, before: BeforeRead) -> PeerAnswer {
-        let receives_below = self.bounds.receives_below().max(before.receives_below);
-        let forgotten = match &entry {
-            Some(held) if held.timestamp() < receives_below => {
+        let gc_threshold = match &entry {
+            Some(_) if self.bounds.was_set_aside_since(before) => {
                 return PeerAnswer::Missed(Miss::Learner);
             }
-            // Others take it below the bound that is named, which must have held for the
-            // store when it was read: a pass may have replaced it since.
-            Some(held) if held.kind() == Kind::Value => before.forgotten,
-            // A tombstone may be gone by now, and others take it below no bound.
-            _ => self.bounds.forgotten(),
+            // Others take it below the threshold that is named, which must have held for the
+            // store when it was read.
+            Some(held) if held.kind() == Kind::Value => before.gc_threshold,
+            // A tombstone may be gone by now, and others take it below no threshold.
+            _ => self.bounds.gc_threshold(),
         };
-        let store = self.own_start;
-        let named = NamedBounds { forgotten, store };
-        PeerAnswer::FoundBehind { entry, named }
+        PeerAnswer::FoundBehind {
+            entry,
+            gc_threshold,
+        }
     }
 
     /// The newest version of a key, if no disk has to be read for it: a tombstone
@@ -218,8 +212,7 @@ impl LocalReplica {
     }
 
     /// Whether what the store says of a key counts: only that of a voter does, and
-    /// not if a damaged block may have held the key, or if the store is older than the fence
-    /// of a pass that has ended.
+    /// not if a damaged block may have held the key, or if the store is behind the GC threshold.
     fn check_replica_state(&self, key: &[u8]) -> Result<(), Miss> {
         if self.is_damaged(key) {
             Err(Miss::Learner)
@@ -230,7 +223,7 @@ impl LocalReplica {
 
     /// Whether what the store says counts, damaged parts aside.
     pub(super) fn check_whole(&self) -> Result<(), Miss> {
-        if self.membership.is_voter() && !self.bounds.is_from_before_fence() {
+        if self.membership.is_voter() && !self.bounds.is_behind() {
             Ok(())
         } else {
             Err(Miss::Learner)

@@ -3,7 +3,7 @@
 //! [`ReplicaSet`] hides whether a replica is this node's own store (`local`) or a peer's behind a
 //! link. Coordinators, read repair and the delivery of hints (`hint_receiver`) use it; peers'
 //! requests (`peer_requests`) and pages of scans (`pages`) go to the own store only. `repairs` says
-//! which repairs the own store takes. Two checks protect what is acknowledged, each in one place of
+//! how the own store takes read repairs. Two checks protect what is acknowledged, each in one place of
 //! `local`: this node's own store refuses every version from beyond the clock bound, and its acks
 //! and reads count only while it is a voter, and not for keys that a damaged block may have held.
 
@@ -14,16 +14,14 @@ mod peer_requests;
 mod repairs;
 
 pub use hint_receiver::ReplicaHints;
-pub use local::LocalReplica;
+pub use local::{LocalReplica, VoidSession};
 pub use pages::PageTelling;
-pub use repairs::{COMPARING_MAX, Taken};
 
 use crate::peers::Peers;
 use crate::pending::Completion;
 use crate::timestamps::AllocatedTimestamp;
-use base::{Entry, Reservation, TraceId};
+use base::{Entry, Reservation, Timestamp, TraceId};
 use bytes::Bytes;
-use cluster::forgetting::Answerer;
 use cluster::{Miss, NodeId};
 use peer::{Link, PeerAnswer, PeerRequest};
 use std::rc::Rc;
@@ -42,8 +40,8 @@ pub enum ReplicaRequest<'a> {
     Repair {
         /// The version.
         entry: &'a Entry,
-        /// That store, if it has a fence.
-        by: Option<Answerer>,
+        /// The GC threshold that the store has named.
+        named: Option<Timestamp>,
     },
     /// For its newest version of a key.
     Read(&'a Bytes),
@@ -103,12 +101,12 @@ impl ReplicaSet {
             ReplicaRequest::Write { entry, .. } => PeerRequest::Write(entry.clone()),
             ReplicaRequest::Repair {
                 entry,
-                by: Some(by),
+                named: Some(gc_threshold),
             } => PeerRequest::Repair {
-                by,
+                gc_threshold,
                 entry: entry.clone(),
             },
-            ReplicaRequest::Repair { entry, by: None } => PeerRequest::Write(entry.clone()),
+            ReplicaRequest::Repair { entry, named: None } => PeerRequest::Write(entry.clone()),
             ReplicaRequest::Read(key) => PeerRequest::Read(key.clone()),
             ReplicaRequest::ReadUnlessSame(key, held) => PeerRequest::ReadUnlessSame {
                 key: key.clone(),

@@ -2,20 +2,18 @@
 
 use super::LocalReplica;
 use crate::pending::Completion;
-use crate::replicas::Taken;
 use base::Refused;
-use base::{Entry, NewerVersion};
+use base::{Entry, NewerVersion, Timestamp};
 use bytes::Bytes;
 use cluster::Miss;
-use cluster::forgetting::{Answerer, Obsolete};
-use lsm::Lookup;
+use lsm::{Admission, Lookup};
 use peer::{PeerAnswer, Reply};
 use std::rc::Rc;
 
 impl LocalReplica {
-    /// Stores a version that a peer has sent, be it a write, a hint or a repair. `by` is
-    /// the store that a repair names.
-    pub fn write_for_peer(self: &Rc<Self>, entry: Entry, by: Option<Answerer>, reply: Reply) {
+    /// Stores a version that a peer has sent, be it a write, a hint or a read repair. `named` is
+    /// the GC threshold that the store has named that has answered with a read repair.
+    pub fn write_for_peer(self: &Rc<Self>, entry: Entry, named: Option<Timestamp>, reply: Reply) {
         // The entry is stored at once; only the answer waits for the replica state.
         let (replica, version) = (Rc::clone(self), entry.clone());
         let address = self.pending.handle(reply.deadline(), move |completion| {
@@ -23,30 +21,29 @@ impl LocalReplica {
                 reply.send(replica.answer_of(version.key(), completion).0);
             });
         });
-        if let Err(why) = self.repair(entry, by, address) {
+        if let Err(why) = self.repair(entry, named, address) {
             let missed = Completion::Peer(PeerAnswer::Missed(why));
             self.pending.complete(address, missed);
         }
     }
 
-    /// Stores a version that a sweep brings. The answer is no ack, so it does not
-    /// depend on the replica state. `taken` says whether it is stored, and how. If it cannot be compared
-    /// with all other nodes it is refused, and its sender goes on with others.
-    pub fn mend_for_peer(
+    /// Stores a version that a repair session brings, if it is admitted. The answer is no ack, so
+    /// it does not depend on the replica state.
+    pub fn repair_write_for_peer(
         self: &Rc<Self>,
         entry: Entry,
-        taken: Result<Taken, Obsolete>,
+        admitted: Result<Admission, Miss>,
         reply: Reply,
     ) {
         // What is here already is no change: recorded as one, it would have the next
-        // sweep compare it again, and so on without end. But what only the cache has of a
+        // session compare it again, and so on without end. But what only the cache has of a
         // damaged block will be gone.
         if !self.is_damaged(entry.key())
             && let Ok(Lookup::Found(Some(held))) = self.engine.get_cached(entry.key())
             && held.rank() >= entry.rank()
-            // What is newer may be a tombstone that others have forgotten, so that the sender
+            // What is newer may be a tombstone that others have collected, so that the sender
             // does not get it: then the two differ.
-            && (taken.is_ok() || held.timestamp() == entry.timestamp())
+            && (admitted.is_ok() || held.timestamp() == entry.timestamp())
         {
             let newer_version = if held.timestamp() > entry.timestamp() {
                 NewerVersion::At(held.timestamp())
@@ -55,11 +52,9 @@ impl LocalReplica {
             };
             return reply.send(PeerAnswer::Stored { newer_version });
         }
-        let taken = match taken {
-            Ok(taken) => taken,
-            Err(Obsolete { below }) => {
-                return reply.send(PeerAnswer::Missed(Miss::Obsolete { below }));
-            }
+        let admission = match admitted {
+            Ok(admission) => admission,
+            Err(why) => return reply.send(PeerAnswer::Missed(why)),
         };
         let (replica, version) = (Rc::clone(self), entry.clone());
         let address = self.pending.handle(reply.deadline(), move |completion| {
@@ -67,34 +62,10 @@ impl LocalReplica {
                 Some(Completion::Written(Ok(newer_version))) => {
                     PeerAnswer::Stored { newer_version }
                 }
-                Some(Completion::Peer(PeerAnswer::Missed(why))) if why != Miss::Overloaded => {
-                    // A node cannot be asked, or what it says forbids the version.
-                    PeerAnswer::Missed(Miss::Refused)
-                }
                 completion => replica.answer_of(version.key(), completion).0,
             });
         });
-        let written = match taken {
-            Taken::AtOnce(admission) => self.write(entry, None, admission, address),
-            taken @ Taken::OnceCompared { .. } => {
-                self.write_below_fence(entry, taken, None, address)
-            }
-        };
-        if let Err(why) = written {
-            let missed = Completion::Peer(PeerAnswer::Missed(why));
-            self.pending.complete(address, missed);
-        }
-    }
-
-    /// Says what the store holds of a key to a peer that is about to take a late repair,
-    /// whether or not it counts.
-    pub fn peek_for_peer(self: &Rc<Self>, key: &Bytes, reply: Reply) {
-        let (replica, asked) = (Rc::clone(self), key.clone());
-        let address = self.pending.handle(reply.deadline(), move |completion| {
-            let (answer, reservation) = replica.peeked(&asked, completion);
-            reply.send_holding(answer, reservation);
-        });
-        if let Err(why) = self.read(key, address) {
+        if let Err(why) = self.write(entry, None, admission, address) {
             let missed = Completion::Peer(PeerAnswer::Missed(why));
             self.pending.complete(address, missed);
         }

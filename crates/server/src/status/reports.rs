@@ -117,7 +117,7 @@ fn quantiles(quantiles: LatencyQuantiles) -> Quantiles {
 /// Why a node says nothing. Some reasons are those of requests for keys only.
 fn word(why: Miss) -> &'static str {
     match why {
-        Miss::Full | Miss::Learner | Miss::Obsolete { .. } => word(Miss::Failed),
+        Miss::Full | Miss::Learner | Miss::Undecided | Miss::Obsolete { .. } => word(Miss::Failed),
         why => Fate::Missed(why).word(),
     }
 }

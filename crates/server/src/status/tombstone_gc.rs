@@ -4,7 +4,7 @@ use crate::net::ListenerShared;
 use api::status::{HeldBackBy, NonOwnedCopies, TombstoneGc};
 use base::Timestamp;
 use cluster::NodeId;
-use node::{ForgettingStatus, HeldBack, NodeSnapshot};
+use node::{GcStatus, HeldBack, NodeSnapshot};
 
 fn held_back_by(why: &HeldBack, name: impl Fn(NodeId) -> String) -> HeldBackBy {
     let of_nodes = |nodes: &[NodeId], what: &str, remedy: &str| {
@@ -90,7 +90,7 @@ pub(super) fn non_owned(snapshot: &NodeSnapshot) -> Option<NonOwnedCopies> {
 }
 
 /// Why the last full repair that this node led has not raised the bound.
-pub(crate) fn held_back(shared: &ListenerShared, status: &ForgettingStatus) -> Option<HeldBackBy> {
+pub(crate) fn held_back(shared: &ListenerShared, status: &GcStatus) -> Option<HeldBackBy> {
     let members = &shared.config().node.members;
     let why = status.held_back.as_ref()?;
     Some(held_back_by(why, |node| members.name(node).to_owned()))
@@ -98,14 +98,14 @@ pub(crate) fn held_back(shared: &ListenerShared, status: &ForgettingStatus) -> O
 
 pub(super) fn tombstone_gc(shared: &ListenerShared, snapshot: &NodeSnapshot) -> TombstoneGc {
     let status = &snapshot.tombstone_gc;
-    let gc_threshold = given(status.forgotten);
+    let gc_threshold = given(status.gc_threshold);
     let gc_threshold_unix_ms = gc_threshold.map(Timestamp::unix_ms);
     TombstoneGc {
         gc_grace_seconds: shared.config().node.gc_grace.as_secs(),
         gc_threshold: gc_threshold.map(|gc_threshold| gc_threshold.to_string()),
         gc_threshold_unix_ms,
         age_seconds: gc_threshold_unix_ms.map(|bound| age_seconds(snapshot, bound)),
-        closed_timestamp_unix_ms: given(status.fence).map(Timestamp::unix_ms),
+        closed_timestamp_unix_ms: given(status.closed).map(Timestamp::unix_ms),
         held_back: held_back(shared, status),
     }
 }

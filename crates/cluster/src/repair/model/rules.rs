@@ -1,7 +1,7 @@
 //! The machines as the model runs them: as they are, or with one rule broken.
 
 use super::state::{AGAIN, CLOSED, State, at, is_dead, timestamp};
-use crate::forgetting::is_absent;
+use crate::repair::is_absent;
 use crate::repair::{
     Admission, Arriving, SESSION_IDLE_MAX, SessionRequest, StoreAction, StoreEvent, Token, Way,
 };

@@ -1,8 +1,8 @@
 //! Appends messages to what is sent.
 
 use super::{
-    ABSENT, CONTACT, EXAMINE, EXAMINED, FORGETS, FOUND, MISSED, NEWER, NEWER_VERSIONS, NO_NEWER,
-    OBSOLETE, PAGE, PAGED, PEEK, PIECE, PING, PONG, READ, READ_UNLESS_SAME, REPAIR, REPAIR_WRITE,
+    ABSENT, CONTACT, EXAMINE, EXAMINED, FOUND, GC_THRESHOLD, MISSED, NEWER, NEWER_VERSIONS, NO_NEWER,
+    OBSOLETE, PAGE, PAGED, PIECE, PING, PONG, READ, READ_UNLESS_SAME, REPAIR, REPAIR_WRITE,
     REPLICA_STATE, REPORT, RUN, SAME, SESSION, SESSION_ANSWER, STORED, TRACE, UNKNOWN, WRITE,
     WRITES,
 };
@@ -15,8 +15,7 @@ use crate::wire::repair_message::put_session_id;
 use crate::wire::repair_message::{RepairAnswer, RepairRequest};
 use crate::wire::same::ValueHash;
 use crate::wire::store_report::StoreReport;
-use base::{Entry, EntryRef, Expiry, Kind, NewerVersion, TraceId};
-use cluster::forgetting::{Answerer, NamedBounds, StoreStart};
+use base::{Entry, EntryRef, Expiry, Kind, NewerVersion, Timestamp, TraceId};
 use cluster::pages::PageRequest;
 use cluster::repair::SessionId;
 use cluster::{Miss, ReplicaState};
@@ -79,14 +78,12 @@ pub(crate) fn put_repair(
     out: &mut Vec<u8>,
     call: u64,
     remaining: Duration,
-    by: Answerer,
+    gc_threshold: Timestamp,
     entry: &Entry,
 ) {
     put_frame(out, REPAIR, call, |out| {
         put_remaining(out, remaining);
-        out.push(by.node.index() as u8);
-        put_store(out, by.store);
-        out.extend_from_slice(&by.forgotten.as_u64().to_le_bytes());
+        out.extend_from_slice(&gc_threshold.as_u64().to_le_bytes());
         put_entry(out, entry);
     });
 }
@@ -94,18 +91,12 @@ pub(crate) fn put_repair(
 /// The call of what a store names with all later answers. No call has this number.
 pub(crate) const ALL_LATER: u64 = 0;
 
-/// Appends what the store names with its later answers, or with the long value that answers a
-/// call.
-pub(crate) fn put_forgets(out: &mut Vec<u8>, call: u64, named: NamedBounds) {
-    put_frame(out, FORGETS, call, |out| {
-        out.extend_from_slice(&named.forgotten.as_u64().to_le_bytes());
-        put_store(out, named.store);
+/// Appends the GC threshold that the store names with its later answers, or with the long value
+/// that answers a call.
+pub(crate) fn put_gc_threshold(out: &mut Vec<u8>, call: u64, gc_threshold: Timestamp) {
+    put_frame(out, GC_THRESHOLD, call, |out| {
+        out.extend_from_slice(&gc_threshold.as_u64().to_le_bytes());
     });
-}
-
-fn put_store(out: &mut Vec<u8>, store: StoreStart) {
-    out.extend_from_slice(&store.store_id.to_le_bytes());
-    out.extend_from_slice(&store.start.to_le_bytes());
 }
 
 /// Appends a request of a repair session.
@@ -129,14 +120,6 @@ pub(crate) fn put_session_answer(out: &mut Vec<u8>, call: u64, answer: &RepairAn
 /// Appends a read.
 pub(crate) fn put_read(out: &mut Vec<u8>, call: u64, remaining: Duration, key: &[u8]) {
     put_frame(out, READ, call, |out| {
-        put_remaining(out, remaining);
-        out.extend_from_slice(key);
-    });
-}
-
-/// Appends a peek.
-pub(crate) fn put_peek(out: &mut Vec<u8>, call: u64, remaining: Duration, key: &[u8]) {
-    put_frame(out, PEEK, call, |out| {
         put_remaining(out, remaining);
         out.extend_from_slice(key);
     });
@@ -231,8 +214,7 @@ pub(crate) fn put_contact(out: &mut Vec<u8>, contact: Contact) {
 pub(crate) fn put_report(out: &mut Vec<u8>, report: StoreReport) {
     put_frame(out, REPORT, 0, |out| {
         out.extend_from_slice(&report.acknowledged.to_le_bytes());
-        out.extend_from_slice(&report.forgotten.as_u64().to_le_bytes());
-        out.extend_from_slice(&report.fence.as_u64().to_le_bytes());
+        out.extend_from_slice(&report.gc_threshold.as_u64().to_le_bytes());
     });
 }
 
@@ -327,6 +309,7 @@ fn code_of_miss(miss: Miss) -> u8 {
         Miss::Full => 4,
         Miss::Failed => 5,
         Miss::Learner => 6,
+        Miss::Undecided => 8,
         Miss::Obsolete { .. } => OBSOLETE,
     }
 }

@@ -5,9 +5,8 @@ use crate::wire::entry_fields::EntryFields;
 use crate::wire::frame::{PIECE_BYTES, RUN_BYTES_MAX};
 use crate::wire::repair_message::take_session_id;
 use base::{ByteReader, KEY_BYTES_MAX, NewerVersion, Timestamp};
-use cluster::forgetting::{Answerer, StoreStart};
 use cluster::repair::SessionId;
-use cluster::{Miss, NodeId};
+use cluster::Miss;
 use std::time::Duration;
 
 /// Reads the fields of a payload.
@@ -63,20 +62,8 @@ impl<'a> Fields<'a> {
         taken.map_err(|what| self.frame.malformed(what))
     }
 
-    pub(super) fn store(&mut self) -> Result<StoreStart, FrameError> {
-        Ok(StoreStart {
-            store_id: self.u64()?,
-            start: self.u64()?,
-        })
-    }
-
-    pub(super) fn answerer(&mut self) -> Result<Answerer, FrameError> {
-        let [node] = self.array()?;
-        Ok(Answerer {
-            node: NodeId::new(node),
-            store: self.store()?,
-            forgotten: Timestamp::from_u64(self.u64()?),
-        })
+    pub(super) fn timestamp(&mut self) -> Result<Timestamp, FrameError> {
+        Ok(Timestamp::from_u64(self.u64()?))
     }
 
     pub(super) fn key_of(&mut self, count: usize) -> Result<&'a [u8], FrameError> {
@@ -170,6 +157,7 @@ pub(super) fn miss_of_code(code: u8) -> Option<Miss> {
         4 => Miss::Full,
         5 => Miss::Failed,
         6 => Miss::Learner,
+        8 => Miss::Undecided,
         _ => return None,
     })
 }

@@ -9,8 +9,9 @@
 //!    4  found    entry
 //!    5  absent
 //!    6  missed   reason u8: 1 timeout, 2 refused, 3 overloaded, 4 full, 5 failed, 6 learner
-//!                                    | 7 obsolete, fence or forget bound u64
-//!                                          (7 only with the feature `FORGETTING`)
+//!                                    | 7 obsolete, closed timestamp or GC threshold u64
+//!                                    | 8 undecided
+//!                                          (7 and 8 only with the feature `GC_THRESHOLD`)
 //!    7  ping                                (call: any number, which the pong repeats)
 //!    8  pong     wall clock in ms u64
 //!    9  piece    the next bytes of the value of this call
@@ -22,22 +23,19 @@
 //!       write
 //!   14  run      is last u8 | position u16, in thousandths | run bytes u32 | run
 //!                                          (11 to 14 only with the feature `SESSIONS`)
-//!   15  report   acknowledged writes u64 | forgotten u64 | fence u64, unless it is
-//!            of an older release | whatever later releases add
+//!   15  report   acknowledged writes u64 | GC threshold u64
+//!            | a timestamp of earlier releases, or whatever later ones add
 //!                                          (only with the feature `REPORT`)
-//!   16  forgets  forgotten u64 | store id u64 | start u64
-//!                                          (of all later answers of the connection;
+//!   16  GC threshold  u64                  (of all later answers of the connection;
 //!                                          with a call: of the long value that answers it)
-//!   17  repair   remaining ms u32 | node u8 | store id u64 | start u64 | forgotten u64
-//!            | entry
-//!                                          (16 and 17 only with the feature `FORGETTING`)
+//!   17  repair   remaining ms u32 | GC threshold u64 | entry
+//!                                          (16 and 17 only with the feature `GC_THRESHOLD`)
 //!   18  writes   remaining ms u32 | for each write: call u64 | entry
 //!   19  newer    for each write that is stored: call u64 | newer version, as in `stored`
 //!                                          (18 and 19 only with the feature `MANY`)
 //!   21  page     request, as drawn in `page.rs`
 //!   22  paged    a page, as drawn there
 //!                                          (21 and 22 only with the feature `PAGES`)
-//!   24  peek     remaining ms u32 | key    (answered as a read is; only with the feature `PEEK`)
 //!   25  trace    id, 16 bytes, the highest first
 //!                                          (of the request with this call, which comes before
 //!                                          any other trace; only with the feature `TRACES`)
@@ -74,8 +72,8 @@ mod many;
 
 pub(crate) use encode::{
     ALL_LATER, begin_newer_versions, begin_writes, is_long, put_absent, put_contact,
-    put_entry_head, put_examine, put_examined, put_forgets, put_found, put_missed,
-    put_newer_version_item, put_page, put_paged, put_peek, put_piece, put_ping, put_pong, put_read,
+    put_entry_head, put_examine, put_examined, put_found, put_gc_threshold, put_missed,
+    put_newer_version_item, put_page, put_paged, put_piece, put_ping, put_pong, put_read,
     put_read_unless_same, put_repair, put_repair_write, put_replica_state, put_report, put_run,
     put_same, put_session, put_session_answer, put_stored, put_trace, put_write, put_write_item,
     remaining_ms,
@@ -93,7 +91,6 @@ use crate::wire::store_report::StoreReport;
 use base::{Entry, Expiry, Kind, NewerVersion, Timestamp, TraceId};
 use cluster::Miss;
 use cluster::ReplicaState;
-use cluster::forgetting::{Answerer, NamedBounds};
 use cluster::repair::SessionId;
 use std::time::Duration;
 
@@ -113,7 +110,7 @@ const REPAIR_WRITE: u8 = 13;
 const RUN: u8 = 14;
 const REPORT: u8 = 15;
 
-const FORGETS: u8 = 16;
+const GC_THRESHOLD: u8 = 16;
 const REPAIR: u8 = 17;
 
 const WRITES: u8 = 18;
@@ -122,7 +119,6 @@ const NEWER_VERSIONS: u8 = 19;
 const PAGE: u8 = 21;
 const PAGED: u8 = 22;
 
-const PEEK: u8 = 24;
 
 const TRACE: u8 = 25;
 const READ_UNLESS_SAME: u8 = 26;
@@ -167,13 +163,6 @@ pub(crate) enum Message<'a> {
     },
     /// The freshest version is the one that the dialler holds.
     Same,
-    /// Find the freshest version of a key, whether or not the store counts.
-    Peek {
-        /// How long the dialler still waits for the answer.
-        remaining: Duration,
-        /// The key.
-        key: &'a [u8],
-    },
     /// The request with the call of this frame, which follows, is part of this trace.
     Trace(TraceId),
     /// The version is stored.
@@ -220,9 +209,9 @@ pub(crate) enum Message<'a> {
     },
     /// A run of versions, which answers a request for a range in bulk.
     Run(RunHead<'a>),
-    /// What the acceptor's store names with its answers from here on, or with the long value
-    /// that answers the frame's call.
-    Forgets(NamedBounds),
+    /// The GC threshold that the acceptor's store names with its answers from here on, or with the
+    /// long value that answers the frame's call.
+    GcThreshold(Timestamp),
     /// Store these versions.
     Writes {
         /// How long the dialler still waits for the answers.
@@ -236,8 +225,8 @@ pub(crate) enum Message<'a> {
     Repair {
         /// How long the dialler waits for the answer.
         remaining: Duration,
-        /// That store.
-        by: Answerer,
+        /// The GC threshold that the store has named.
+        gc_threshold: Timestamp,
         /// The version.
         entry: EntryHead<'a>,
     },
@@ -355,10 +344,6 @@ impl<'a> Message<'a> {
                 held: fields.entry_head()?,
             },
             SAME => Self::Same,
-            PEEK => Self::Peek {
-                remaining: fields.remaining()?,
-                key: fields.key_of(fields.reader.rest().len())?,
-            },
             TRACE => {
                 let id = TraceId::of(fields.array()?);
                 Self::Trace(id.ok_or_else(|| frame.malformed("a trace of 0"))?)
@@ -388,18 +373,11 @@ impl<'a> Message<'a> {
                 Self::ReplicaState(ReplicaState::from_code(code))
             }
             REPORT => {
-                let (acknowledged, forgotten) = (fields.u64()?, fields.u64()?);
-                let fence = if fields.reader.rest().is_empty() {
-                    0
-                } else {
-                    fields.u64()?
-                };
                 let report = StoreReport {
-                    acknowledged,
-                    forgotten: Timestamp::from_u64(forgotten),
-                    fence: Timestamp::from_u64(fence),
+                    acknowledged: fields.u64()?,
+                    gc_threshold: fields.timestamp()?,
                 };
-                let _from_later_releases = fields.take_rest();
+                let _of_other_releases = fields.take_rest();
                 Self::Report(report)
             }
             SESSION => Self::Session {
@@ -413,13 +391,10 @@ impl<'a> Message<'a> {
                 entry: fields.entry()?,
             },
             RUN => Self::Run(fields.run()?),
-            FORGETS => Self::Forgets(NamedBounds {
-                forgotten: Timestamp::from_u64(fields.u64()?),
-                store: fields.store()?,
-            }),
+            GC_THRESHOLD => Self::GcThreshold(fields.timestamp()?),
             REPAIR => Self::Repair {
                 remaining: fields.remaining()?,
-                by: fields.answerer()?,
+                gc_threshold: fields.timestamp()?,
                 entry: fields.entry()?,
             },
             PAGE => Self::Page {

@@ -5,10 +5,10 @@ use crate::node::Node;
 use crate::node_report::NodeSnapshot;
 use base::Timestamp;
 use cluster::NodeId;
-use repair::forgetting::HeldBack;
+use repair::store::HeldBack;
 
-/// The forget bound, who holds it back, and the bound for surplus copies.
-pub(super) fn families(node: &Node, snapshot: &NodeSnapshot) -> [Family; 4] {
+/// The GC threshold, who holds it back, and the threshold for non-owned copies.
+pub(super) fn families(node: &Node, snapshot: &NodeSnapshot) -> [Family; 5] {
     let status = &snapshot.tombstone_gc;
     let seconds = |bound: Timestamp| {
         if bound > Timestamp::ZERO {
@@ -39,7 +39,7 @@ pub(super) fn families(node: &Node, snapshot: &NodeSnapshot) -> [Family; 4] {
         Family::gauge(
             "kvorum_gc_threshold_timestamp_seconds",
             "The GC threshold: what was deleted before it is dropped; 0 before the first",
-            seconds(status.forgotten),
+            seconds(status.gc_threshold),
         ),
         Family::gauge(
             "kvorum_gc_grace_seconds",
@@ -50,6 +50,11 @@ pub(super) fn families(node: &Node, snapshot: &NodeSnapshot) -> [Family; 4] {
             "kvorum_gc_held_back",
             "1 for each node that kept the GC threshold from rising in the last full repair session that this node led",
             held_back,
+        ),
+        Family::counter(
+            "kvorum_gc_voided_by_read_repairs_total",
+            "Full repair sessions that a read repair of an old version has kept from raising the GC threshold",
+            status.voided_by_read_repairs as f64,
         ),
         Family::gauge(
             "kvorum_non_owned_gc_threshold_timestamp_seconds",

@@ -54,7 +54,7 @@ pub(super) fn families(node: &Node, snapshot: &NodeSnapshot) -> [Family; 5] {
         Family::counter(
             "kvorum_gc_voided_by_read_repairs_total",
             "Full repair sessions that a read repair of an old version has kept from raising the GC threshold",
-            status.voided_by_read_repairs as f64,
+            status.voided_by_read_repairs,
         ),
         Family::gauge(
             "kvorum_non_owned_gc_threshold_timestamp_seconds",

@@ -4,7 +4,7 @@ use super::Host;
 use super::identity::key_bytes;
 use base::Entry;
 use cluster::sweep::PassKind;
-use node::ForgettingStatus;
+use node::GcStatus;
 
 impl Host {
     /// Whether the store here is a voter; `None` if no process runs.
@@ -65,9 +65,9 @@ impl Host {
     }
 
     /// What the process knows of forgetting; `None` if none runs.
-    pub(crate) fn forgetting(&self) -> Option<ForgettingStatus> {
+    pub(crate) fn gc_status(&self) -> Option<GcStatus> {
         let state = self.state.borrow();
-        Some(state.process.as_ref()?.node.forgetting())
+        Some(state.process.as_ref()?.node.gc_status())
     }
 
     /// The bytes of the store's tables; 0 if no process runs.

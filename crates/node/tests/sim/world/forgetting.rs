@@ -95,8 +95,8 @@ impl World {
         let newest = entries.map(Entry::timestamp).max();
         let newest = newest.unwrap_or(Timestamp::ZERO);
         while let Some(host) = self.hosts.iter().find(|host| {
-            let known = host.forgetting();
-            known.is_none_or(|known| known.forgotten.min(known.surplus_below) <= newest)
+            let known = host.gc_status();
+            known.is_none_or(|known| known.gc_threshold.min(known.non_owned_below) <= newest)
         }) {
             if began.elapsed() > forgetting.grace + RISING {
                 return Err(format!(
@@ -104,7 +104,7 @@ impl World {
                     host.number(),
                     self.hosts
                         .iter()
-                        .map(|host| host.forgetting())
+                        .map(|host| host.gc_status())
                         .collect::<Vec<_>>()
                 ));
             }

@@ -318,7 +318,7 @@ impl World {
 
     /// The greatest forget bound that any node has had so far.
     fn forgotten(&self) -> Timestamp {
-        let known = self.hosts.iter().filter_map(|host| host.forgetting());
+        let known = self.hosts.iter().filter_map(|host| host.gc_status());
         let greatest = known.map(|known| known.greatest).max();
         let (before, rises) = self.forgotten.get();
         if let Some(greatest) = greatest.filter(|greatest| *greatest > before) {

@@ -140,7 +140,7 @@ pub(super) async fn answer(exchange: HttpExchange<'_>) -> Answer {
         cut: parameters.cut.unwrap_or_else(|| greatest(listener)),
         gc_threshold: parameters.gc_threshold.unwrap_or_else(|| {
             // Each node drops what is dead below it at its own time.
-            listener.worker.node().forgetting_status().greatest
+            listener.worker.node().gc_status().greatest
         }),
     };
     let kept = sum_up(&exchange, &parameters, scope.clone()).await?;

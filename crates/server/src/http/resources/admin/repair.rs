@@ -66,7 +66,7 @@ impl Report {
             held_back: if report.is_held_back {
                 held_back(
                     listener.shared(),
-                    &listener.worker.node().forgetting_status(),
+                    &listener.worker.node().gc_status(),
                 )
             } else {
                 None

@@ -81,8 +81,8 @@ fn bounds_from_the_future_are_lowered_and_nothing_that_was_deleted_comes_back() 
         let present = || Timestamp::from_unix_ms(world.hosts[0].clock.unix_ms());
         until("the bounds are of the present", || {
             world.hosts.iter().all(|host| {
-                let known = host.forgetting();
-                known.is_some_and(|known| known.fence.max(known.greatest) <= present())
+                let known = host.gc_status();
+                known.is_some_and(|known| known.closed.max(known.greatest) <= present())
             })
         })
         .await;

@@ -24,8 +24,8 @@ fn one_node_that_names_a_forget_bound_from_the_future_stops_no_write_at_the_othe
             // those that others drive.
             sweep_for_long(&world, || {
                 for other in others() {
-                    let known = other.forgetting().unwrap();
-                    assert!(known.fence.max(known.greatest) < future, "{known:?}");
+                    let known = other.gc_status().unwrap();
+                    assert!(known.closed.max(known.greatest) < future, "{known:?}");
                 }
             })
             .await;

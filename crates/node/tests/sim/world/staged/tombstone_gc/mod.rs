@@ -77,8 +77,8 @@ fn delete(node: HostNumber, ack: u8, from: u8) -> Request {
 }
 
 fn forgotten(host: &Host) -> Timestamp {
-    let known = host.forgetting();
-    known.map_or(Timestamp::ZERO, |known| known.forgotten)
+    let known = host.gc_status();
+    known.map_or(Timestamp::ZERO, |known| known.gc_threshold)
 }
 
 fn held(host: &Host) -> Option<Entry> {

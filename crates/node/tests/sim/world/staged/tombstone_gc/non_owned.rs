@@ -51,8 +51,8 @@ fn compact(world: &World) {
 }
 
 fn surplus_below(host: &Host) -> Timestamp {
-    let known = host.forgetting();
-    known.map_or(Timestamp::ZERO, |known| known.surplus_below)
+    let known = host.gc_status();
+    known.map_or(Timestamp::ZERO, |known| known.non_owned_below)
 }
 
 /// Waits until all nodes may drop the surplus copies up to a timestamp.

@@ -121,8 +121,8 @@ fn a_driver_whose_clock_is_years_ahead_fences_nobody() {
         let bound = Timestamp::from_unix_ms(right + 2 * LONG.as_millis() as u64);
         sweep_for_long(&world, || {
             for host in &world.hosts {
-                let known = host.forgetting().unwrap();
-                assert!(known.fence.max(known.greatest) < bound, "{known:?}");
+                let known = host.gc_status().unwrap();
+                assert!(known.closed.max(known.greatest) < bound, "{known:?}");
             }
         })
         .await;

@@ -44,8 +44,8 @@ async fn the_forget_bound_rises_beside_surplus_and_constant_writes() {
         let mut forgotten = Timestamp::ZERO;
         for _ in 0..3 {
             sleep(4 * FULL_REPAIR_INTERVAL).await;
-            let known = hosts.iter().map(|host| host.forgetting().unwrap());
-            let least = known.clone().map(|known| known.forgotten).min().unwrap();
+            let known = hosts.iter().map(|host| host.gc_status().unwrap());
+            let least = known.clone().map(|known| known.gc_threshold).min().unwrap();
             assert!(least > forgotten, "{:?}", known.collect::<Vec<_>>());
             forgotten = least;
         }

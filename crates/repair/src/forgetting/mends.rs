@@ -6,7 +6,7 @@ use base::{Entry, Kind, Timestamp};
 use cluster::ReplicaState;
 use cluster::forgetting::{Arrival, Bounds, Obsolete, Receiving};
 use cluster::sweep::{PassId, PassKind};
-use lsm::{Admission, Barrier, Error, JobClass};
+use lsm::{Admission, Barrier, Error, JobClass, LateSource};
 use profile::lock;
 use replica::Taken;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl Forgetting {
     /// What decides now about the mends of a pass.
     pub fn mend_rules(&self, pass: PassId, replica_state: ReplicaState) -> MendRules {
         // Before what the admissions rest on.
-        let barrier = self.environment.engine.barrier();
+        let barrier = self.environment.engine.barrier(LateSource::Comparison);
         let state = lock(&self.state);
         let mut passes = state.passes.iter();
         let is_other =

@@ -6,7 +6,7 @@
 //! counts for nothing.
 
 use base::{Entry, Timestamp};
-use lsm::{Admission, Barrier, Engine, Error, Ingest};
+use lsm::{Admission, Barrier, Engine, Error, Ingest, LateSource};
 
 /// What a pass brings in bulk.
 pub(super) struct Filling {
@@ -29,7 +29,7 @@ impl Filling {
     /// Nothing has arrived yet. `drop_bound` is the F of this node now.
     pub(super) fn new(engine: Engine, ingest_bytes_max: usize, drop_bound: Timestamp) -> Self {
         Self {
-            barrier: engine.barrier(),
+            barrier: engine.barrier(LateSource::Comparison),
             engine,
             waiting: Vec::new(),
             ingest: None,
@@ -44,8 +44,9 @@ impl Filling {
     /// # Errors
     /// See [`Engine::raise_barrier`].
     pub(super) fn raise_barrier(&mut self) -> Result<(), Error> {
-        self.engine.raise_barrier()?;
-        self.barrier = self.engine.barrier();
+        self.engine
+            .raise_barrier(&[LateSource::Comparison, LateSource::Read])?;
+        self.barrier = self.engine.barrier(LateSource::Comparison);
         Ok(())
     }
 

@@ -70,7 +70,7 @@ impl Sweeper {
             mended.old_version_came(pass, entry.key());
             // The store may have been sealed in between: then nobody asks for that count any more.
             let rules = environment.forgetting.mend_rules(pass, replica_state);
-            if rules.barrier() > barrier {
+            if rules.barrier() != barrier {
                 // The pass that has raised it may have begun before that count.
                 return self.take_mend(pass, entry, reply);
             }

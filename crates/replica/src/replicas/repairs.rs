@@ -32,7 +32,7 @@ use base::{Entry, Kind, Reservation, Timestamp};
 use bytes::Bytes;
 use cluster::Miss;
 use cluster::forgetting::{Answerer, NamedBounds, Obsolete, Receiving};
-use lsm::Admission;
+use lsm::{Admission, LateSource};
 use peer::{PeerAnswer, PeerRequest};
 use std::rc::Rc;
 use std::time::Duration;
@@ -162,7 +162,7 @@ impl LocalReplica {
 
     /// Whether the store refuses what was admitted so, because it was fenced since.
     fn is_from_before_barrier(&self, admission: Admission) -> bool {
-        matches!(admission, Admission::Late { barrier, .. } if barrier != self.engine.barrier())
+        matches!(admission, Admission::Late { barrier, .. } if barrier != self.engine.barrier(LateSource::Read))
     }
 
     /// Whether a repair is taken below the fence, and how.
@@ -175,7 +175,7 @@ impl LocalReplica {
             return Ok(Taken::AtOnce(Admission::Ordinary));
         };
         // Before what the admission rests on.
-        let barrier = self.engine.barrier();
+        let barrier = self.engine.barrier(LateSource::Read);
         let bounds = self.bounds.bounds();
         let timestamp = entry.timestamp();
         if timestamp >= bounds.fence.max(bounds.forgotten) {

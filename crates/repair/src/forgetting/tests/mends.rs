@@ -78,7 +78,7 @@ fn only_mends_of_a_present_pass_come_in_below_the_fence() {
     let rules = forgetting.mend_rules(PASS, ReplicaState::Learner);
     let mend = Admission::Late {
         gc_threshold: at(GRACE_MS),
-        barrier: lsm::Barrier::FIRST,
+        barrier: lsm::Barrier::first(lsm::LateSource::Comparison),
     };
     assert_eq!(rules.admit(&old, false), Ok(Taken::AtOnce(mend)));
     let dead = Entry::tombstone(b"key", at(GRACE_MS + 1), 3);
@@ -154,7 +154,7 @@ fn a_sealed_store_compares_what_is_from_before_its_fence_before_it_takes_it() {
         |opened: &Opened, timestamp| taken_by(opened, ReplicaState::Voter, timestamp, false);
     let admission = Admission::Late {
         gc_threshold: Timestamp::ZERO,
-        barrier: lsm::Barrier::FIRST,
+        barrier: lsm::Barrier::first(lsm::LateSource::Comparison),
     };
     let (at_once, once_compared) = (
         Ok(Taken::AtOnce(admission)),

@@ -11,7 +11,7 @@
 #![expect(clippy::print_stdout, reason = "it prints what it measures")]
 
 use base::{Entry, Expiry, ManualClock, SeededRandom, Timestamp};
-use lsm::{Admission, Engine, Options, RealDisk};
+use lsm::{Admission, Engine, LateSource, Options, RealDisk};
 use lsm_testing::environment;
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     while number < records {
         let admission = Admission::Late {
             gc_threshold: Timestamp::ZERO,
-            barrier: engine.barrier(),
+            barrier: engine.barrier(LateSource::Comparison),
         };
         let mut ingest = engine.begin_ingest(admission)?;
         let end = records.min(number + COMMIT_BYTES / VALUE_BYTES);

@@ -12,7 +12,7 @@
 #![expect(clippy::print_stdout, reason = "it prints what it measures")]
 
 use base::{Entry, Expiry, ManualClock, SeededRandom, Timestamp};
-use lsm::{Admission, Engine, Options, RealDisk};
+use lsm::{Admission, Engine, LateSource, Options, RealDisk};
 use lsm_testing::environment;
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for layer in 0..LAYERS {
         let admission = Admission::Late {
             gc_threshold: Timestamp::ZERO,
-            barrier: engine.barrier(),
+            barrier: engine.barrier(LateSource::Comparison),
         };
         let mut ingest = engine.begin_ingest(admission)?;
         for number in (layer..records).step_by(LAYERS) {

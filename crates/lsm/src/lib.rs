@@ -89,7 +89,7 @@ extern crate self as lsm;
 pub use disk::checked_file;
 pub use disk::{Disk, DiskFile, RealDisk};
 pub use engine::{
-    Acknowledged, Admission, Applied, Barrier, DamageMark, Engine, Ingest, Ingested,
+    Acknowledged, Admission, Applied, Barrier, DamageMark, Engine, Ingest, Ingested, LateSource,
     LeastTimestamps, LevelStatistics, Lookup, Outbox, Outcome, PendingCheck, RecoveryReport, Scan,
     Statistics, SyncTimeStatistics, WholeCompaction,
 };

@@ -91,7 +91,7 @@ pub use recovery::RecoveryReport;
 pub use scan::Scan;
 pub use table_set::changes::LeastTimestamps;
 pub use table_set::damage::DamageMark;
-pub use writes::admission::{Admission, Barrier};
+pub use writes::admission::{Admission, Barrier, LateSource};
 pub use writes::newer_versions::PendingCheck;
 pub use writes::outbox::{Applied, Outbox, Outcome};
 
@@ -185,27 +185,30 @@ impl Engine {
         Ok(())
     }
 
-    /// Refuses the late writes below the closed timestamp that were admitted before this call
-    /// and are not committed yet, with [`Error::Overloaded`] as their outcome: those that wait
-    /// in the store and those that their owner submits only later. So no scan that begins
-    /// afterwards misses one of them. Blocks.
+    /// Refuses the late writes of these sources below the closed timestamp that were admitted
+    /// before this call and are not committed yet, with [`Error::Overloaded`] as their outcome:
+    /// those that wait in the store and those that their owner submits only later. So no scan
+    /// that begins afterwards misses one of them. Blocks.
     ///
     /// # Errors
     /// As [`Engine::raise_closed_timestamp`].
-    pub fn raise_barrier(&self) -> Result<(), Error> {
+    pub fn raise_barrier(&self, sources: &[LateSource]) -> Result<(), Error> {
         let core = &self.inner.core;
         let _folder_lock = core.background.folder_lock().hold()?;
         let held = core.closed_timestamp.hold();
         let mut committer = core.log.lock();
         core.health.check_poison()?;
-        core.closed_timestamp.raise_barrier(&held, &mut committer);
+        for source in sources {
+            core.closed_timestamp
+                .raise_barrier(*source, &held, &mut committer);
+        }
         Ok(())
     }
 
-    /// The present barrier, for the admissions of late writes.
+    /// The present barrier of a source, for the admissions of its late writes.
     #[must_use]
-    pub fn barrier(&self) -> Barrier {
-        self.inner.core.closed_timestamp.barrier()
+    pub fn barrier(&self, source: LateSource) -> Barrier {
+        self.inner.core.closed_timestamp.barrier(source)
     }
 
     /// Commits what was submitted, on this thread. Blocks. Does nothing on a closed

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use cluster::forgetting::Answerer;
 use cluster::forgetting::{Bounds, NamedBounds, StoreStart};
 use cluster::{Miss, NodeId};
-use lsm::{Admission, Barrier};
+use lsm::{Admission, Barrier, LateSource};
 use lsm_testing::{BlockingWrite, FaultyDisk, MemoryDisk};
 use peer::PeerAnswer;
 use replica::KeyRead;
@@ -77,10 +77,10 @@ fn own(replica: &LocalReplica) -> Answerer {
     }
 }
 
-fn mend(drop_bound: Timestamp) -> Admission {
+fn late(gc_threshold: Timestamp, source: LateSource) -> Admission {
     Admission::Late {
-        gc_threshold: drop_bound,
-        barrier: Barrier::FIRST,
+        gc_threshold,
+        barrier: Barrier::first(source),
     }
 }
 
@@ -144,7 +144,9 @@ async fn a_repair_that_a_pass_fences_out_on_its_way_into_the_store_is_admitted_a
         let request = ReplicaRequest::Repair { entry: &entry, by };
         let pass = || {
             if fenced_by_pass {
-                node.engine.raise_barrier().unwrap();
+                node.engine
+                    .raise_barrier(&[LateSource::Comparison, LateSource::Read])
+                    .unwrap();
             }
         };
         assert_eq!(
@@ -159,7 +161,7 @@ async fn a_repair_that_a_pass_fences_out_on_its_way_into_the_store_is_admitted_a
 async fn only_what_a_store_answers_that_knows_the_forget_bound_passes_it() {
     let (_node, replica) = fenced(Some(80));
     let by = Some(own(&replica));
-    let mend = mend(at(80));
+    let mend = late(at(80), LateSource::Read);
     let admitted = |ms| replica.taken(&version(ms), by);
     let compared = Ok(Taken::OnceCompared {
         admission: mend,
@@ -196,7 +198,7 @@ async fn a_bound_that_was_heard_counts_before_it_is_durable() {
         })
     };
     let obsolete = Err(Miss::Obsolete { below: at(80) });
-    let mend = mend(at(60));
+    let mend = late(at(60), LateSource::Read);
     let compared = Ok(Taken::OnceCompared {
         admission: mend,
         greatest: at(80),
@@ -258,7 +260,10 @@ async fn below_the_forget_bound_what_a_store_holds_that_only_receives_does_not_c
     let key = Bytes::from_static(b"k");
     let learner = PeerAnswer::Missed(Miss::Learner);
     for (ms, counts) in [(79, false), (80, true)] {
-        let mut ingest = node.engine.begin_ingest(mend(Timestamp::ZERO)).unwrap();
+        let mut ingest = node
+            .engine
+            .begin_ingest(late(Timestamp::ZERO, LateSource::Comparison))
+            .unwrap();
         ingest.push(&version(ms)).unwrap();
         ingest.commit().unwrap();
         let answer = asked(&replica, ReplicaRequest::Read(&key)).await;

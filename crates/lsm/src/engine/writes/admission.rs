@@ -14,19 +14,36 @@ pub enum Admission {
         /// The GC threshold when the owner has checked the version. If compaction uses a
         /// greater one by the time of the commit, a version below that is refused.
         gc_threshold: Timestamp,
-        /// The barrier then, read before the owner has looked at anything else. If it has
-        /// risen by the time of the commit, a version below the closed timestamp is refused.
+        /// The barrier of its source then, read before the owner has looked at anything else.
+        /// If it has risen by the time of the commit, a version below the closed timestamp is
+        /// refused.
         barrier: Barrier,
     },
 }
 
-/// How often a store has refused the late writes that waited: see [`Engine::raise_barrier`].
+/// Where late writes come from. Each source has a barrier of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LateSource {
+    /// The comparison of stores that is under way.
+    Comparison,
+    /// A read that has found stores unequal.
+    Read,
+}
+
+/// How often a store has refused the late writes of a source that waited: see
+/// [`Engine::raise_barrier`].
 ///
 /// [`Engine::raise_barrier`]: crate::Engine::raise_barrier
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Barrier(pub(super) u64);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Barrier {
+    pub(super) source: LateSource,
+    pub(super) number: u64,
+}
 
 impl Barrier {
     /// That of a store that was just opened.
-    pub const FIRST: Self = Self(0);
+    #[must_use]
+    pub const fn first(source: LateSource) -> Self {
+        Self { source, number: 0 }
+    }
 }

@@ -15,7 +15,7 @@
 //! takes the commit lock. So it keeps the closed timestamp where it is meanwhile:
 //! [`ClosedTimestamp::hold`], then [`ClosedTimestamp::check`], then the edit.
 //!
-//! # The barrier
+//! # The barriers
 //!
 //! A comparison must not miss a late write that was admitted before it began and still
 //! waits: for a turn of its thread, or for seconds in the queue while writers are held
@@ -24,6 +24,9 @@
 //! the present one, if they are below the closed timestamp. They are refused with
 //! [`Error::Overloaded`], because they may come again: they are then checked like any other
 //! and count for the new comparison.
+//!
+//! Each [`LateSource`] has a barrier of its own, because what a comparison brings may go on
+//! where reads must be checked anew.
 //!
 //! # The GC threshold
 //!
@@ -59,7 +62,7 @@
 //! The owner makes the closed timestamp durable, and gives it back when it opens the store.
 //! The replay of the log refuses nothing, because the log was checked when it was written.
 
-use super::admission::{Admission, Barrier};
+use super::admission::{Admission, Barrier, LateSource};
 use super::committer::Committer;
 use super::queue::{Group, PendingWrite};
 use crate::error::Error;
@@ -78,7 +81,8 @@ pub(in crate::engine) struct ClosedTimestamp {
     bound: AtomicU64,
     /// The greatest GC threshold that a compaction has used.
     gc_threshold: AtomicU64,
-    barrier: AtomicU64,
+    comparison_barrier: AtomicU64,
+    read_barrier: AtomicU64,
     /// Locked while the closed timestamp must not rise ([`ClosedTimestamp::hold`]), and to raise it.
     held: Mutex<()>,
 }
@@ -89,7 +93,8 @@ impl ClosedTimestamp {
         Self {
             bound: AtomicU64::new(bound.as_u64()),
             gc_threshold: AtomicU64::default(),
-            barrier: AtomicU64::new(Barrier::FIRST.0),
+            comparison_barrier: AtomicU64::default(),
+            read_barrier: AtomicU64::default(),
             held: Mutex::default(),
         }
     }
@@ -108,7 +113,8 @@ impl ClosedTimestamp {
     /// commit lock or the closed timestamp until it is.
     ///
     /// # Errors
-    /// [`Error::Obsolete`], [`Error::Overloaded`] for a late write from before the barrier.
+    /// [`Error::Obsolete`], [`Error::Overloaded`] for a late write from before the barrier of
+    /// its source.
     pub(in crate::engine) fn check(
         &self,
         least: Timestamp,
@@ -130,26 +136,35 @@ impl ClosedTimestamp {
         if risen > gc_threshold && least < risen {
             return Err(Error::Obsolete { below: risen });
         }
-        if barrier < self.barrier() && least < bound {
+        if barrier.number < self.barrier(barrier.source).number && least < bound {
             Err(Error::Overloaded)
         } else {
             Ok(())
         }
     }
 
-    /// The present barrier. What is read after it is at least as new.
-    pub(in crate::engine) fn barrier(&self) -> Barrier {
-        Barrier(self.barrier.load(Acquire))
+    /// The present barrier of a source. What is read after it is at least as new.
+    pub(in crate::engine) fn barrier(&self, source: LateSource) -> Barrier {
+        let number = self.barrier_of(source).load(Acquire);
+        Barrier { source, number }
     }
 
-    /// Raises the barrier. The guard and the committer show that the caller holds the closed
-    /// timestamp and the commit lock.
+    /// Raises the barrier of a source. The guard and the committer show that the caller holds
+    /// the closed timestamp and the commit lock.
     pub(in crate::engine) fn raise_barrier(
         &self,
+        source: LateSource,
         _held: &ClosedGuard<'_>,
         _committer: &mut Committer,
     ) {
-        self.barrier.fetch_add(1, Release);
+        self.barrier_of(source).fetch_add(1, Release);
+    }
+
+    fn barrier_of(&self, source: LateSource) -> &AtomicU64 {
+        match source {
+            LateSource::Comparison => &self.comparison_barrier,
+            LateSource::Read => &self.read_barrier,
+        }
     }
 
     /// The greatest GC threshold that a compaction has used.
@@ -178,7 +193,7 @@ impl ClosedTimestamp {
     /// Takes out of a group, which is sorted by timestamp, the writes that are refused, and
     /// gives them with the errors that they get: see [`ClosedTimestamp::check`]. First come the
     /// ordinary writes below the closed timestamp, then the late ones below the GC threshold,
-    /// then the late ones from before the barrier. The caller holds the commit lock.
+    /// then the late ones from before their barrier. The caller holds the commit lock.
     pub(in crate::engine) fn take_refused(&self, group: &mut Group) -> Option<[(Group, Error); 3]> {
         let least = group.front()?.entry.timestamp();
         let (closed_timestamp, gc_threshold) = (self.bound(), self.gc_threshold());

@@ -2,7 +2,7 @@
 
 use crate::common::{self, CollectedOutcomes, World, delete, put, read, scan_all};
 use base::{Entry, Timestamp};
-use lsm::{Admission, Disk, Durability, Engine, Error, JobClass, Options, Outbox};
+use lsm::{Admission, Disk, Durability, Engine, Error, JobClass, LateSource, Options, Outbox};
 use lsm_testing::{BlockingWrite, Call, Ends, Fault, FaultyDisk, waiting::until};
 use std::io;
 use std::sync::Arc;
@@ -87,12 +87,18 @@ fn late_writes_pass_the_closed_timestamp() {
     assert_eq!(kept, b"acd");
 }
 
-/// A late write with the barrier that the store has now.
-fn late(engine: &Engine) -> Admission {
+const ALL: &[LateSource] = &[LateSource::Comparison, LateSource::Read];
+
+/// A late write of a source, with the barrier that the store has now.
+fn late_from(engine: &Engine, source: LateSource) -> Admission {
     Admission::Late {
         gc_threshold: Timestamp::ZERO,
-        barrier: engine.barrier(),
+        barrier: engine.barrier(source),
     }
+}
+
+fn late(engine: &Engine) -> Admission {
+    late_from(engine, LateSource::Comparison)
 }
 
 /// The tickets of the writes that were refused as too many, and of those that were stored.
@@ -124,7 +130,7 @@ fn late_writes_from_before_the_barrier_are_refused_below_the_closed_timestamp() 
     submit(49, before);
     submit(50, before);
     engine.raise_closed_timestamp(at(50)).unwrap();
-    engine.raise_barrier().unwrap();
+    engine.raise_barrier(ALL).unwrap();
     let seen = scan_all(&engine, "", None);
     submit(10, before);
     submit(11, late(&engine));
@@ -137,9 +143,33 @@ fn late_writes_from_before_the_barrier_are_refused_below_the_closed_timestamp() 
     // The closed timestamp may be there already.
     submit(20, late(&engine));
     engine.raise_closed_timestamp(at(40)).unwrap();
-    engine.raise_barrier().unwrap();
+    engine.raise_barrier(ALL).unwrap();
     world.executor.run_until_idle();
     assert_eq!(overloaded(&collected), (vec![20], vec![]));
+}
+
+#[test]
+fn a_barrier_refuses_the_late_writes_of_its_sources_alone() {
+    let world = World::new();
+    let engine = world.open();
+    engine.raise_closed_timestamp(at(50)).unwrap();
+    let collected = Arc::new(CollectedOutcomes::default());
+    let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
+    for (raised, refused) in [
+        (&[LateSource::Read][..], vec![2]),
+        (&[LateSource::Comparison], vec![1]),
+        (ALL, vec![1, 2]),
+        (&[], vec![]),
+    ] {
+        let admitted = [(1, LateSource::Comparison), (2, LateSource::Read)];
+        let admitted = admitted.map(|(ticket, source)| (ticket, late_from(&engine, source)));
+        engine.raise_barrier(raised).unwrap();
+        for (ticket, admission) in admitted {
+            engine.submit_batch([(put("k", 10, "v"), admission, ticket)], &outbox);
+        }
+        world.executor.run_until_idle();
+        assert_eq!(overloaded(&collected).0, refused, "{raised:?}");
+    }
 }
 
 /// Writers that are held back keep late writes waiting for as long as that lasts.
@@ -161,7 +191,7 @@ fn a_late_write_beside_a_stalled_writer_does_not_come_in_behind_the_barrier() {
     }
     engine.submit_batch([(put("old", 10, "v"), late(&engine), 0)], &outbox);
     engine.raise_closed_timestamp(at(50)).unwrap();
-    engine.raise_barrier().unwrap();
+    engine.raise_barrier(ALL).unwrap();
     assert_eq!(read(&engine, "old"), None);
     world.executor.run_until_idle();
     let (refused, stored) = overloaded(&collected);
@@ -180,7 +210,7 @@ fn an_ingest_from_before_the_barrier_is_refused_whole() {
         ingest.commit()
     };
     let before = late(&engine);
-    engine.raise_barrier().unwrap();
+    engine.raise_barrier(ALL).unwrap();
     let refused = ingest(49, before);
     assert!(matches!(refused, Err(Error::Overloaded)), "{refused:?}");
     assert_eq!(read(&engine, "k"), None);
@@ -188,7 +218,7 @@ fn an_ingest_from_before_the_barrier_is_refused_whole() {
         ingest(timestamp, admission).unwrap();
     }
     engine.close().unwrap();
-    assert!(matches!(engine.raise_barrier(), Err(Error::Closed)));
+    assert!(matches!(engine.raise_barrier(ALL), Err(Error::Closed)));
 }
 
 #[test]
@@ -237,7 +267,7 @@ fn a_poisoned_store_takes_no_closed_timestamp() {
     engine.write(put("k", 10, "v")).unwrap_err();
     for raised in [
         engine.raise_closed_timestamp(at(50)),
-        engine.raise_barrier(),
+        engine.raise_barrier(ALL),
     ] {
         assert!(matches!(raised, Err(Error::Poisoned { .. })), "{raised:?}");
     }

@@ -3,7 +3,7 @@
 
 use crate::common::{self, World, delete, ingest, long, put, read, scan_all, table_files, tables};
 use base::{NewerVersion, Timestamp};
-use lsm::{Admission, Error, Ingested};
+use lsm::{Admission, Error, Ingested, LateSource};
 use lsm_testing::{BlockingWrite, newer_version_of};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -244,7 +244,7 @@ fn an_entry_that_was_pushed_keeps_the_tombstones_that_hide_it() {
         engine.write(delete("k", 5)).unwrap();
         let admission = Admission::Late {
             gc_threshold: Timestamp::from_u64(10),
-            barrier: engine.barrier(),
+            barrier: engine.barrier(LateSource::Comparison),
         };
         let mut ingest = engine.begin_ingest(admission).unwrap();
         ingest.push(&put("k", 3, "dead")).unwrap();

@@ -243,7 +243,7 @@ fn a_step_that_cannot_be_done_changes_nothing() {
             }
             let before = opened.side.shared().state();
             let of_record = |_, path: &Path| path.to_string_lossy().contains("FORGET");
-            let fault = Fault::at(node.disk.calls() + failing, ErrorKind::Other);
+            let fault = Fault::at(failing, ErrorKind::Other);
             node.disk.arm(fault.only(of_record));
             let answer = opened.ask(step);
             let has_failed = node.disk.failed() > 0;
@@ -276,7 +276,7 @@ fn a_store_that_cannot_sync_does_not_answer_the_last_question() {
     opened
         .write(at(1), lsm::Admission::Ordinary)
         .expect("it is healthy");
-    let fault = Fault::at(node.disk.calls(), ErrorKind::Other);
+    let fault = Fault::at(0, ErrorKind::Other);
     node.disk.arm(fault.only(is_log).lasting());
     let finish = SessionRequest::Finish {
         below: at(GRACE_MS),
@@ -294,7 +294,7 @@ fn a_store_that_is_behind_is_a_learner_durably_before_it_takes_the_threshold_ove
     for failing in 0.. {
         let node = TestNode::new();
         let opened = node.open();
-        let fault = Fault::at(node.disk.calls() + failing, ErrorKind::Other);
+        let fault = Fault::at(failing, ErrorKind::Other);
         node.disk.arm(fault);
         opened.hear(threshold);
         let has_failed = node.disk.failed() > 0;

@@ -27,7 +27,7 @@ use crate::trace::{Trace, log};
 use base::{BootId, Clock, Entry, SeededRandom};
 use bytes::Bytes;
 use checker::{Outcome, Request};
-use cluster::sweep::{PassId, PassKind};
+use cluster::sweep::{SessionId, RepairKind};
 use cluster::{NodeId, Replicas};
 use lsm::{Disk, Executor};
 use lsm_testing::{FaultyDisk, MemoryDisk};
@@ -415,7 +415,7 @@ impl Host {
     /// runs, or it was told to stop.
     pub(crate) fn send_mend_of(
         &self,
-        pass: PassId,
+        pass: SessionId,
         to: HostNumber,
         entry: Entry,
     ) -> Option<SentRequest<()>> {
@@ -425,15 +425,15 @@ impl Host {
 
     /// The sweeps of a kind that the process takes part in. [`None`] if no process runs, or it was
     /// told to stop.
-    pub(crate) fn passes_of(&self, kind: PassKind) -> Option<SentRequest<Vec<PassId>>> {
+    pub(crate) fn passes_of(&self, kind: RepairKind) -> Option<SentRequest<Vec<SessionId>>> {
         let node = self.serving()?;
         self.run(async move { node.passes_of(kind).await })
     }
 
     /// Has the process drive a sweep, if one runs.
-    pub(crate) fn order_sweep(&self, kind: PassKind) {
+    pub(crate) fn order_repair(&self, kind: RepairKind) {
         if let Some(process) = &self.state.borrow().process {
-            process.node.order_sweep(kind);
+            process.node.order_repair(kind);
         }
         self.wake();
     }

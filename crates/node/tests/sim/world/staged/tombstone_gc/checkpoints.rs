@@ -8,7 +8,7 @@ use crate::scenario::Scenario;
 use crate::value;
 use base::{Entry, Expiry, Kind, Timestamp};
 use checker::OperationId;
-use cluster::sweep::PassKind;
+use cluster::sweep::RepairKind;
 use std::cell::Cell;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -47,12 +47,12 @@ fn what_a_checkpoint_passes_over_outlives_a_restart() {
             }
             sleep(GRACE).await;
             let (lacking, driver) = (&world.hosts[LACKING], &world.hosts[DRIVER]);
-            let before = lacking.sweep_requests().unwrap_or(0);
-            let sweeps = driver.full_sweeps();
-            driver.order_sweep(PassKind::Full);
+            let before = lacking.repair_requests().unwrap_or(0);
+            let sweeps = driver.full_repairs();
+            driver.order_repair(RepairKind::Full);
             let began = Instant::now();
-            let is_running = || driver.full_sweeps() == sweeps && began.elapsed() < LONG;
-            let is_early = || lacking.sweep_requests() < Some(before + requests);
+            let is_running = || driver.full_repairs() == sweeps && began.elapsed() < LONG;
+            let is_early = || lacking.repair_requests() < Some(before + requests);
             while is_running() && is_early() {
                 sleep(Duration::from_millis(1)).await;
             }
@@ -144,17 +144,17 @@ fn late_mends(when: LateMend) -> (u32, u32) {
                 let held = world.hosts[number].held(FIRST).unwrap();
                 held.is_some_and(|held| held.kind() == Kind::Value)
             };
-            let (host, sweeps) = (&world.hosts[driver], world.hosts[driver].full_sweeps());
-            let before = world.hosts[lacking].sweep_requests().unwrap_or(0);
-            host.order_sweep(PassKind::Full);
+            let (host, sweeps) = (&world.hosts[driver], world.hosts[driver].full_repairs());
+            let before = world.hosts[lacking].repair_requests().unwrap_or(0);
+            host.order_repair(RepairKind::Full);
             let began = Instant::now();
-            let is_running = || host.full_sweeps() == sweeps && began.elapsed() < LONG;
-            let is_early = || world.hosts[lacking].sweep_requests() < Some(before + requests);
+            let is_running = || host.full_repairs() == sweeps && began.elapsed() < LONG;
+            let is_early = || world.hosts[lacking].repair_requests() < Some(before + requests);
             while is_running() && is_early() {
                 sleep(Duration::from_millis(1)).await;
             }
             // A recent sweep lets writes settle first, so it compares nothing meanwhile.
-            world.hosts[own].order_sweep(PassKind::Recent);
+            world.hosts[own].order_repair(RepairKind::Incremental);
             sleep(Duration::from_millis(5)).await;
             if when == LateMend::WhileOneIsSlow {
                 world.hosts[own].set_work_ms_max(SLOW_MS);
@@ -181,7 +181,7 @@ fn late_mends(when: LateMend) -> (u32, u32) {
             all_forget(&world, timestamp).await;
             for _ in 0..4 {
                 world.hosts.iter().for_each(|host| host.compact());
-                host.order_sweep(PassKind::Full);
+                host.order_repair(RepairKind::Full);
                 sleep(GRACE).await;
             }
             let held: Vec<HostNumber> = (0..3).filter(|number| is_value(*number)).collect();

@@ -8,7 +8,7 @@ use crate::scenario::Scenario;
 use crate::value;
 use base::{Entry, Expiry, Kind, Timestamp};
 use checker::OperationId;
-use cluster::sweep::PassKind;
+use cluster::sweep::RepairKind;
 use std::cell::Cell;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -54,15 +54,15 @@ fn a_mend_from_before_a_sweep_went_back_does_not_outlive_its_tombstone() {
                 held.is_some_and(|held| held.kind() == Kind::Value)
             };
             let driving = &world.hosts[driver];
-            let before = world.hosts[lacking].sweep_requests().unwrap_or(0);
-            driving.order_sweep(PassKind::Full);
+            let before = world.hosts[lacking].repair_requests().unwrap_or(0);
+            driving.order_repair(RepairKind::Full);
             let began = Instant::now();
-            let requests_of = |number: HostNumber| world.hosts[number].sweep_requests();
+            let requests_of = |number: HostNumber| world.hosts[number].repair_requests();
             // Behind the first checkpoint.
             while requests_of(lacking) < Some(before + 16) && began.elapsed() < LONG {
                 sleep(Duration::from_millis(1)).await;
             }
-            let passes = driving.passes_of(PassKind::Full).unwrap();
+            let passes = driving.passes_of(RepairKind::Full).unwrap();
             let passes = passes.answer.await.unwrap();
             let [pass] = passes[..] else {
                 panic!("the repair goes on: {passes:?}");
@@ -72,7 +72,7 @@ fn a_mend_from_before_a_sweep_went_back_does_not_outlive_its_tombstone() {
             while requests_of(own) < Some(requests) && began.elapsed() < LONG {
                 sleep(Duration::from_millis(1)).await;
             }
-            let goes_on = world.hosts[lacking].passes_of(PassKind::Full).unwrap();
+            let goes_on = world.hosts[lacking].passes_of(RepairKind::Full).unwrap();
             let goes_on = goes_on.answer.await.unwrap().contains(&pass);
             let late = world.hosts[own].send_mend_of(pass, lacking, old_value(LAST));
             late.unwrap().answer.await.unwrap();
@@ -82,7 +82,7 @@ fn a_mend_from_before_a_sweep_went_back_does_not_outlive_its_tombstone() {
             all_forget(&world, timestamp).await;
             for _ in 0..4 {
                 world.hosts.iter().for_each(|host| host.compact());
-                driving.order_sweep(PassKind::Full);
+                driving.order_repair(RepairKind::Full);
                 sleep(GRACE).await;
             }
             let held: Vec<HostNumber> = (0..3).filter(|number| is_value(*number)).collect();

@@ -4,7 +4,7 @@ use super::{
     GRACE, LONG, all_forget, forgotten, is_value, its_tombstone, old_value, places, run, store,
     three,
 };
-use cluster::sweep::PassKind;
+use cluster::sweep::RepairKind;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -23,7 +23,7 @@ fn a_mend_that_waits_when_the_fence_rises_does_not_outlive_its_tombstone() {
             world.network.set_delay(from, to, &(200..=200));
         }
         let hosts = [own, driver, lacking].map(|number| &world.hosts[number]);
-        hosts[0].order_sweep(PassKind::Recent);
+        hosts[0].order_repair(RepairKind::Incremental);
         sleep(Duration::from_millis(50)).await;
         hosts[2].set_commit_wait(LONG);
         let late = hosts[0].send_late_mend(lacking, old_value(3)).unwrap();
@@ -37,7 +37,7 @@ fn a_mend_that_waits_when_the_fence_rises_does_not_outlive_its_tombstone() {
         let timestamp = its_tombstone(1).timestamp();
         let do_all_forget = || hosts.iter().all(|host| forgotten(host) > timestamp);
         while !do_all_forget() && began.elapsed() < LONG / 2 {
-            hosts[1].order_sweep(PassKind::Full);
+            hosts[1].order_repair(RepairKind::Full);
             sleep(Duration::from_millis(50)).await;
         }
         assert!(do_all_forget() && !is_value(hosts[2]), "the repair waits");
@@ -46,7 +46,7 @@ fn a_mend_that_waits_when_the_fence_rises_does_not_outlive_its_tombstone() {
         all_forget(&world, timestamp).await;
         for _ in 0..4 {
             hosts.iter().for_each(|host| host.compact());
-            hosts[1].order_sweep(PassKind::Full);
+            hosts[1].order_repair(RepairKind::Full);
             sleep(GRACE).await;
         }
         let is_back = hosts.map(|host| is_value(host));

@@ -16,7 +16,7 @@ use cluster::repair::SessionId;
 use cluster::sweep::RepairKind;
 use cluster::{NodeId, Replicas};
 use lsm::{Engine, Executor};
-use peer::{Stream, Transport};
+use peer::{PeerRequest, Stream, Transport};
 use repair::store::GcStatus;
 use replica::ReadsRun;
 use replica::hints::HintStatistics;
@@ -347,9 +347,19 @@ impl SimulatedNode {
 
     /// Sends a version to another node as a repair write of a session, as one that was long on its
     /// way.
-    pub async fn send_repair_write(&self, session: SessionId, to: NodeId, entry: &Entry) {
-        let repair = self.next_worker().repair();
-        repair.send_repair_write(session, to, entry).await;
+    pub async fn send_repair_write(&self, session: SessionId, to: NodeId, entry: Entry) {
+        let write = PeerRequest::RepairWrite { session, entry };
+        self.next_worker().repair().send_late(to, write).await;
+    }
+
+    /// Sends a version to another node as a read repair, as one that was long on its way: this
+    /// node's store has answered a read with the version when it knew this GC threshold.
+    pub async fn send_read_repair(&self, gc_threshold: Timestamp, to: NodeId, entry: Entry) {
+        let repair = PeerRequest::Repair {
+            gc_threshold,
+            entry,
+        };
+        self.next_worker().repair().send_late(to, repair).await;
     }
 
     /// The repair sessions that this node takes part in.

@@ -8,14 +8,13 @@
 //!   which clocks to trust, [`TimestampReservation`] how far ahead to reserve timestamps.
 //! - [`Confirmation`] says whether a store is a voter, [`PossibleLoss`] which writes a lost one may
 //!   have taken with it.
-//! - [`forgetting`] says when tombstones may go; [`repair`] is to say it instead, as two machines.
+//! - [`repair`] says how repair sessions go and when tombstones may go, as two machines.
 //! - [`HintLimits`] says which hints to drop.
 //! - [`Members`] is the list of all nodes, a [`NodeId`] an index into it, and a
 //!   [`NodeUrl`] the address of a node.
 
 mod clock;
 pub mod coordinator;
-pub mod forgetting;
 mod hint_limits;
 mod members;
 pub mod pages;

@@ -88,7 +88,7 @@ extern crate self as lsm;
 
 pub use disk::checked_file;
 pub use disk::{Disk, DiskFile, RealDisk};
-pub use engine::{
+pub use engine::{SetAsideKeys, 
     Acknowledged, Admission, Applied, Barrier, DamageMark, Engine, Ingest, Ingested, LateSource,
     LeastTimestamps, LevelStatistics, Lookup, Outbox, Outcome, PendingCheck, RecoveryReport, Scan,
     Statistics, SyncTimeStatistics, WholeCompaction,

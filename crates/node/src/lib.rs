@@ -45,11 +45,11 @@ pub use metrics_page::metric_families;
 pub use node::{Load, Node, OpenError, Seams, SeeTraced, TracedRequest};
 pub use node_report::{ClientActivity, ExaminedNode, NodeSnapshot, SeeActivity, SeeStatus};
 pub use repair::store::{GcStatus, HeldBack};
-pub use repair::sweep::{
-    EndedPasses, LastClean, OrderedSweep, PassReport, RefillProgress, RunningPass, SweepCounts,
-    SweepStatus,
+pub use repair::session::{
+    EndedSessions, LastEqual, OrderedRepair, SessionReport, RebuildProgress, RunningSession, RepairCounts,
+    RepairStatus,
 };
-pub use repair::{SurplusStatus, SweepSizes};
+pub use repair::{SurplusStatus, RepairSizes};
 pub use replica::background::{ClientsSeen, LatencyCounts, SeeClients};
 pub use replica::hints::HintsWaiting;
 pub use replica::timestamps::{NoTimestamp, TimestampStatus};

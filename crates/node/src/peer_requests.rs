@@ -2,7 +2,7 @@
 
 use crate::node::Node;
 use peer::{NodeReport, PeerAnswer, PeerRequest, Reply, RequestHandler};
-use repair::sweep::Sweeper;
+use repair::session::RepairWorker;
 use replica::{Peers, ReplicaSet};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Serves the requests of peers on one runtime.
 pub(crate) struct PeerRequests {
     pub(crate) replicas: Rc<ReplicaSet>,
-    pub(crate) sweeper: Rc<Sweeper>,
+    pub(crate) repair: Rc<RepairWorker>,
     pub(crate) node: Arc<Node>,
     pub(crate) peers: Rc<Peers>,
 }
@@ -28,12 +28,14 @@ impl RequestHandler for PeerRequests {
                 gc_threshold,
                 entry,
             } => own.write_for_peer(entry, Some(gc_threshold), reply),
-            PeerRequest::RepairWrite { pass, entry } => self.sweeper.serve_mend(pass, entry, reply),
+            PeerRequest::RepairWrite { session, entry } => {
+                self.repair.serve_repair_write(session, entry, reply);
+            }
             PeerRequest::Read(key) | PeerRequest::ReadUnlessSame { key, .. } => {
                 own.read_for_peer(key, reply);
             }
             PeerRequest::Page(request) => own.page_for_peer(request, reply),
-            PeerRequest::Session(request) => self.sweeper.serve(request, reply),
+            PeerRequest::Session(request) => self.repair.serve(request, reply),
             PeerRequest::Examine => {
                 let own = Rc::clone(self);
                 tokio::task::spawn_local(async move {

@@ -12,10 +12,11 @@ use crate::scans::ClusterScanPlan;
 use crate::worker::Worker;
 use base::{Entry, Timestamp};
 use bytes::Bytes;
-use cluster::sweep::{PassId, PassKind};
+use cluster::repair::SessionId;
+use cluster::sweep::RepairKind;
 use cluster::{NodeId, Replicas};
 use lsm::{Engine, Executor};
-use peer::{Stream, Transport};
+use peer::{PeerRequest, Stream, Transport};
 use repair::store::GcStatus;
 use replica::ReadsRun;
 use replica::hints::HintStatistics;
@@ -326,39 +327,44 @@ impl SimulatedNode {
         self.node.membership.is_voter()
     }
 
-    /// How many requests of sweeps it has answered since its start.
+    /// How many requests of repair sessions it has answered since its start.
     #[must_use]
-    pub fn sweep_requests(&self) -> u64 {
-        self.node.sweep_status().counts.requests
+    pub fn repair_requests(&self) -> u64 {
+        self.node.repair_status().counts.requests
     }
 
-    /// What the node knows of sweeps.
+    /// What the node knows of repair.
     #[must_use]
-    pub fn sweep_status(&self) -> crate::SweepStatus {
-        self.node.sweep_status()
+    pub fn repair_status(&self) -> crate::RepairStatus {
+        self.node.repair_status()
     }
 
-    /// Has it drive a sweep.
-    pub fn order_sweep(&self, kind: PassKind) {
+    /// Has it coordinate a session.
+    pub fn order_repair(&self, kind: RepairKind) {
         // Nobody waits for the result.
-        let _ordered = self.node.order_sweep(kind);
+        let _ordered = self.node.order_repair(kind);
     }
 
-    /// Sends a version to another node as a mend of each recent sweep that this node takes part
-    /// in, as one that was long on its way.
-    pub async fn send_late_mend(&self, to: NodeId, entry: &Entry) {
-        self.next_worker().sweeper().send_late_mend(to, entry).await;
+    /// Sends a version to another node as a repair write of a session, as one that was long on its
+    /// way.
+    pub async fn send_repair_write(&self, session: SessionId, to: NodeId, entry: Entry) {
+        let write = PeerRequest::RepairWrite { session, entry };
+        self.next_worker().repair().send_late(to, write).await;
     }
 
-    /// Sends a version to another node as a mend of a sweep, as one that was long on its way.
-    pub async fn send_mend_of(&self, pass: PassId, to: NodeId, entry: &Entry) {
-        let sweeper = self.next_worker().sweeper();
-        sweeper.send_mend_of(pass, to, entry).await;
+    /// Sends a version to another node as a read repair, as one that was long on its way: this
+    /// node's store has answered a read with the version when it knew this GC threshold.
+    pub async fn send_read_repair(&self, gc_threshold: Timestamp, to: NodeId, entry: Entry) {
+        let repair = PeerRequest::Repair {
+            gc_threshold,
+            entry,
+        };
+        self.next_worker().repair().send_late(to, repair).await;
     }
 
-    /// The sweeps of a kind that this node takes part in.
-    pub async fn passes_of(&self, kind: PassKind) -> Vec<PassId> {
-        self.next_worker().sweeper().passes_of(kind).await
+    /// The repair sessions that this node takes part in.
+    pub async fn running_sessions(&self) -> Vec<SessionId> {
+        self.next_worker().repair().running_sessions().await
     }
 
     /// Whether a part of the store is known to be damaged, and not mended yet.

@@ -10,7 +10,7 @@ use base::{Clock, overdue_check_period};
 use bytes::Bytes;
 use cluster::{NodeId, Placement, PreferenceList};
 use peer::{AnswerHandler, HandshakePolicy, Link, LinkStatus, PeerEnvironment, Stream, Transport};
-use repair::sweep::Sweeper;
+use repair::session::RepairWorker;
 use replica::Peers;
 use replica::Submissions;
 use replica::hints::HintDelivery;
@@ -39,8 +39,8 @@ pub struct Worker {
     transport: Arc<dyn Transport>,
     /// The replicas of keys, this node's own store among them.
     replicas: Rc<ReplicaSet>,
-    /// This runtime's part in sweeps.
-    sweeper: Rc<Sweeper>,
+    /// This runtime's part in repair.
+    repair: Rc<RepairWorker>,
     metrics: Arc<WorkerMetrics>,
 }
 
@@ -109,8 +109,8 @@ impl Worker {
             },
         });
         let replicas = Rc::new(ReplicaSet::new(replica, Rc::clone(&peers)));
-        let sweeper = Rc::new(Sweeper {
-            sweeps: Arc::clone(&node.sweeps),
+        let repair = Rc::new(RepairWorker {
+            sessions: Arc::clone(&node.repair),
             peers: Rc::clone(&peers),
             replicas: Rc::clone(&replicas),
             pending: Rc::clone(&pending),
@@ -145,7 +145,7 @@ impl Worker {
             peer_environment,
             transport: Arc::clone(transport),
             replicas,
-            sweeper,
+            repair,
             metrics,
         })
     }
@@ -164,7 +164,7 @@ impl Worker {
         }
         tokio::task::spawn_local(Rc::clone(self).follow_dialled_peers());
         if self.number == 0 {
-            tokio::task::spawn_local(Rc::clone(&self.sweeper).drive_forever());
+            tokio::task::spawn_local(Rc::clone(&self.repair).coordinate_forever());
             self.spawn_hint_deliveries();
         }
     }
@@ -198,7 +198,7 @@ impl Worker {
         let environment = self.peer_environment.clone();
         let handler = Rc::new(PeerRequests {
             replicas: Rc::clone(&self.replicas),
-            sweeper: Rc::clone(&self.sweeper),
+            repair: Rc::clone(&self.repair),
             node: Arc::clone(&self.node),
             peers: Rc::clone(&self.peers),
         });
@@ -206,9 +206,9 @@ impl Worker {
         peer::serve(stream, received, environment, handler, known).await;
     }
 
-    /// Takes part in sweeps.
-    pub(crate) fn sweeper(&self) -> &Rc<Sweeper> {
-        &self.sweeper
+    /// Takes part in repair.
+    pub(crate) fn repair(&self) -> &Rc<RepairWorker> {
+        &self.repair
     }
 
     /// The node that it works for.

@@ -2,22 +2,22 @@
 
 use std::time::Duration;
 
-/// How much a pass does at a time.
+/// How much a session does at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SweepSizes {
+pub struct RepairSizes {
     /// The keys and values of a range, in bytes, on the node that has most of it: a scan
     /// ahead ends after half of that. A node with little memory has shorter ranges.
     pub range_bytes: usize,
     /// And its keys.
     pub range_keys: usize,
-    /// The ranges between two checkpoints of a full pass, at most.
+    /// The ranges between two checkpoints of a full session, at most.
     pub checkpoint_ranges: u32,
     /// And the time.
     pub checkpoint_period: Duration,
 }
 
-impl SweepSizes {
-    /// The most that is pulled of a range, as a multiple of [`SweepSizes::range_bytes`].
+impl RepairSizes {
+    /// The most that is streamed of a range, as a multiple of [`RepairSizes::range_bytes`].
     const PULLED_RANGES_MAX: usize = 2;
 
     /// The same, with ranges of at most so many bytes.
@@ -29,15 +29,15 @@ impl SweepSizes {
         }
     }
 
-    /// The most bytes that are pulled of a range. Several nodes may send some of it, and
+    /// The most bytes that are streamed of a range. Several nodes may send some of it, and
     /// values may have become longer since the range was scanned. What does not fit comes
-    /// as mends.
+    /// as repair writes.
     pub fn pulled_bytes_max(self) -> usize {
         self.range_bytes.saturating_mul(Self::PULLED_RANGES_MAX)
     }
 }
 
-impl Default for SweepSizes {
+impl Default for RepairSizes {
     fn default() -> Self {
         Self {
             range_bytes: 16 << 20,

@@ -35,7 +35,3 @@ pub struct Incarnation {
     /// back.
     pub last_loss: u64,
 }
-
-/// Goes with the last of its users.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PassId(pub u64);

@@ -32,6 +32,6 @@ pub use bounds::{AscendingBounds, KeyBounds, STEPS_MAX};
 pub use difference::{Difference, Exchange};
 pub use digest::{Digest, Item, is_dead_at};
 pub use kept::{Kept, KeptScope};
-pub use kind::{Incarnation, PassId, RepairKind};
+pub use kind::{Incarnation, RepairKind};
 pub use pair::{NodeDigests, Pair, differing};
 pub use range_items::{Comparison, RangeItems, RangeSummary};

@@ -94,12 +94,12 @@ pub(super) struct NodeOverview {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) non_owned: Option<NonOwnedCopies>,
     /// For each other node, how long ago a repair found the two equal.
-    pub(super) last_clean: Vec<LastCleanOverview>,
+    pub(super) last_equal: Vec<LastEqualOverview>,
 }
 
 /// When a node was last found equal with another.
 #[derive(Clone, Debug, Serialize, PartialEq, Eq)]
-pub(super) struct LastCleanOverview {
+pub(super) struct LastEqualOverview {
     pub(super) name: String,
     /// Left out if no repair ever did.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -148,7 +148,7 @@ impl Overview {
                     rebuild: status.and_then(|status| status.repair.rebuild.clone()),
                     compaction: status.and_then(compaction),
                     non_owned: status.and_then(|status| status.non_owned.clone()),
-                    last_clean: status.map_or_else(Vec::new, last_clean),
+                    last_equal: status.map_or_else(Vec::new, last_equal),
                 }
             })
             .collect();
@@ -203,9 +203,9 @@ fn compaction(status: &Status) -> Option<CompactionOverview> {
     })
 }
 
-fn last_clean(status: &Status) -> Vec<LastCleanOverview> {
+fn last_equal(status: &Status) -> Vec<LastEqualOverview> {
     let others = status.others();
-    let clean = others.map(|member| LastCleanOverview {
+    let clean = others.map(|member| LastEqualOverview {
         name: member.name.clone(),
         seconds_ago: status.seconds_since(member.last_repair_unix_ms),
     });

@@ -167,14 +167,14 @@ fn state_row(node: &NodeOverview) -> [String; STATE_HEAD.len()] {
 /// How long ago the last repair was that found the node equal with all others.
 fn last_repair(node: &NodeOverview) -> String {
     if let Some(never) = node
-        .last_clean
+        .last_equal
         .iter()
         .find(|clean| clean.seconds_ago.is_none())
     {
         return format!("never with {}", never.name);
     }
     let oldest = node
-        .last_clean
+        .last_equal
         .iter()
         .filter_map(|clean| clean.seconds_ago)
         .max();
@@ -265,7 +265,7 @@ fn advice_line(advice: &Advice) -> Line {
 
 #[cfg(test)]
 mod tests {
-    use super::super::overview::{CompactionOverview, LastCleanOverview, RepairOverview};
+    use super::super::overview::{CompactionOverview, LastEqualOverview, RepairOverview};
     use super::super::tombstone_gc::TombstoneGcOverview;
     use super::*;
     use api::cluster::ReportNumbers;
@@ -282,8 +282,8 @@ mod tests {
         }
     }
 
-    fn clean(name: &str, seconds_ago: Option<u64>) -> LastCleanOverview {
-        LastCleanOverview {
+    fn clean(name: &str, seconds_ago: Option<u64>) -> LastEqualOverview {
+        LastEqualOverview {
             name: name.to_owned(),
             seconds_ago,
         }
@@ -324,7 +324,7 @@ mod tests {
                 copies: 3,
                 age_seconds: Some(1_036_800),
             }),
-            last_clean: vec![clean("b", Some(180)), clean("c", Some(7))],
+            last_equal: vec![clean("b", Some(180)), clean("c", Some(7))],
             ..serving("a", "voter")
         };
         let expired = NodeOverview {
@@ -334,7 +334,7 @@ mod tests {
                 copies: 1,
                 age_seconds: None,
             }),
-            last_clean: vec![clean("a", Some(180)), clean("north-2", None)],
+            last_equal: vec![clean("a", Some(180)), clean("north-2", None)],
             ..serving("b", "learner")
         };
         let down = NodeOverview {

@@ -15,7 +15,7 @@ pub use secret::{Secret, Secrets};
 use cluster::{Members, NodeUrl};
 use lsm::{Compression, Durability};
 use peer::Protocol;
-use repair::SweepSizes;
+use repair::RepairSizes;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -90,7 +90,7 @@ pub struct NodeConfig {
     pub snapshot_age_max: Duration,
     /// How much repair does at a time. Tests with little data set less.
     #[doc(hidden)]
-    pub sweep_sizes: SweepSizes,
+    pub repair_sizes: RepairSizes,
     /// The protocol that the node speaks with its peers. Tests of two releases side by
     /// side set that of another release. Default: [`Protocol::OWN`].
     #[doc(hidden)]
@@ -146,7 +146,7 @@ impl NodeConfig {
             gc_grace: Duration::from_secs(10 * 24 * 3600),
             page_bytes_max: 256 << 10,
             snapshot_age_max: Duration::from_secs(600),
-            sweep_sizes: SweepSizes::default(),
+            repair_sizes: RepairSizes::default(),
             protocol: Protocol::OWN,
         }
     }

@@ -58,7 +58,7 @@ impl MemoryParts {
     /// memtables at most, unless those are very small: a range of few keys does not pay
     /// for what it costs to compare it, and is not pulled in bulk.
     #[must_use]
-    pub fn sweep_range_bytes_max(&self) -> usize {
+    pub fn repair_range_bytes_max(&self) -> usize {
         (self.memtable_bytes / 2).clamp(4 << 20, 16 << 20)
     }
 

@@ -73,9 +73,9 @@ pub(crate) struct LinkMetrics {
     /// Bytes of all answers to them.
     pub(crate) received_bytes: Cell,
     /// Bytes of the requests of sweeps.
-    pub(crate) sweep_sent_bytes: Cell,
+    pub(crate) repair_sent_bytes: Cell,
     /// Bytes of the answers to them.
-    pub(crate) sweep_received_bytes: Cell,
+    pub(crate) repair_received_bytes: Cell,
     /// One more than the code of the replica state that the peer reports; 0 while it is not
     /// connected.
     pub(crate) replica_state: Cell,
@@ -101,8 +101,8 @@ impl LinkMetrics {
         self.suspicions.set(counts.suspicions);
         self.sent_bytes.set(counts.sent_bytes);
         self.received_bytes.set(counts.received_bytes);
-        self.sweep_sent_bytes.set(counts.sweep_sent_bytes);
-        self.sweep_received_bytes.set(counts.sweep_received_bytes);
+        self.repair_sent_bytes.set(counts.repair_sent_bytes);
+        self.repair_received_bytes.set(counts.repair_received_bytes);
         for (cell, latency) in [
             (&self.read_us, status.read_latency),
             (&self.write_us, status.write_latency),

@@ -4,20 +4,20 @@ mod background;
 mod cluster;
 mod tombstone_gc;
 mod store;
-mod sweeps;
+mod repair;
 
 use crate::metrics::Family;
 use crate::node::Node;
 
 /// The metrics about the store, the coordinated requests, the hints, the peers, the
-/// sweeps and the background work of a node. `disk_free_bytes` is what
+/// repair and the background work of a node. `disk_free_bytes` is what
 /// [`Node::disk_free_bytes`] says.
 #[must_use]
 pub fn metric_families(node: &Node, disk_free_bytes: Option<u64>) -> Vec<Family> {
     let snapshot = node.snapshot();
     let mut families = store::families(node, &snapshot.store, disk_free_bytes);
     families.extend(cluster::families(node, &snapshot));
-    families.extend(sweeps::families(node, &snapshot.repair));
+    families.extend(repair::families(node, &snapshot.repair));
     families.extend(tombstone_gc::families(node, &snapshot));
     families.extend(background::families(node));
     families

@@ -16,14 +16,14 @@ use crate::handshakes::DialledPeers;
 use crate::metrics::Metrics;
 use crate::node_report::{Examiner, NodeSnapshot, OwnReport, SeeActivity, SeeStatus};
 use base::{Clock, LimitedLog, Quota, Random};
-use cluster::sweep::PassKind;
+use cluster::sweep::RepairKind;
 use cluster::{NodeId, Placement, ReplicaState};
 use lsm::{Engine, GcThreshold};
 use membership::Membership;
 use peer::PeerLog;
 use repair::SurplusStatus;
 use repair::store::{GcStatus, StoreSide};
-use repair::sweep::{OrderedSweep, SweepStatus, Sweeps};
+use repair::session::{OrderedRepair, RepairStatus, RepairSessions};
 use replica::ReadPool;
 use replica::background::{Background, SeeClients};
 use replica::hints::{HintStore, HintsWaiting};
@@ -57,10 +57,10 @@ pub struct Node {
     pub(crate) store_side: Arc<StoreSide>,
     /// Below which bound surplus copies are dropped; none for a node alone, which has none.
     surplus_bound: Option<GcThreshold>,
-    /// The budget of hints, sweeps and compaction.
+    /// The budget of hints, repair and compaction.
     pub(crate) background: Arc<Background>,
-    /// This node's part in sweeps.
-    pub(crate) sweeps: Arc<Sweeps>,
+    /// This node's part in repair.
+    pub(crate) repair: Arc<RepairSessions>,
     /// The compactions that operators ask for.
     pub(crate) compactions: Compactions,
     /// Times requests of peers that are part of a trace.
@@ -137,7 +137,7 @@ impl Node {
             timestamps: self.timestamp_status(),
             hints: nodes.map(|node| self.hints_waiting(node)).collect(),
             background_share: self.background.status().share,
-            repair: self.sweep_status(),
+            repair: self.repair_status(),
             tombstone_gc: self.gc_status(),
             non_owned,
         }
@@ -167,10 +167,10 @@ impl Node {
         self.hints.waiting(node)
     }
 
-    /// What the node knows of sweeps.
+    /// What the node knows of repair.
     #[must_use]
-    pub fn sweep_status(&self) -> SweepStatus {
-        self.sweeps.status()
+    pub fn repair_status(&self) -> RepairStatus {
+        self.repair.status()
     }
 
     /// What the node knows of tombstone GC.
@@ -182,8 +182,8 @@ impl Node {
     /// Has the node drive a pass of a sweep as soon as none of its own is running, or
     /// joins the running one. `None` for a node alone, which has nothing to compare with.
     #[must_use]
-    pub fn order_sweep(&self, kind: PassKind) -> Option<OrderedSweep> {
-        self.sweeps.order(kind)
+    pub fn order_repair(&self, kind: RepairKind) -> Option<OrderedRepair> {
+        self.repair.order(kind)
     }
 
     /// Has the whole store compacted in the background, or joins the compaction that
@@ -253,7 +253,7 @@ impl Node {
         self.read_pool.close();
     }
 
-    /// Closes the store and all that is kept beside it: hints, membership, sweeps,
+    /// Closes the store and all that is kept beside it: hints, membership, repair,
     /// repair sessions, the timestamp bound. Blocks.
     ///
     /// # Errors
@@ -262,7 +262,7 @@ impl Node {
         self.close_read_pool();
         self.hints.close();
         let is_first_close = self.membership.close();
-        self.sweeps.close();
+        self.repair.close();
         self.store_side.close();
         self.timestamps.close();
         self.engine.close()?;

@@ -17,7 +17,7 @@ use membership::{Membership, MembershipEnvironment, StoreCount};
 use peer::PeerLog;
 use repair::SurplusRule;
 use repair::store::{StoreFile, StoreSide, StoreSideEnvironment};
-use repair::sweep::{JournalEnvironment, SweepEnvironment, Sweeps};
+use repair::session::{CheckpointEnvironment, RepairEnvironment, RepairSessions};
 use replica::SharedBounds;
 use replica::background::{Background, WorkKind};
 use replica::hints::{HintEnvironment, HintOptions, HintStore};
@@ -245,11 +245,11 @@ impl Node {
         let metrics = Metrics::new(resources.runtimes, config.members.names().len());
         let dialled = DialledPeers::new(resources.runtimes, config.members.names().len());
         let read_pool = ReadPool::new(&engine, config.read_queue, reads_run);
-        let journal = JournalEnvironment {
+        let repair_files = CheckpointEnvironment {
             folder: config.data.clone(),
             disk: Arc::clone(&seams.disk),
         };
-        let sweep_environment = SweepEnvironment {
+        let repair_environment = RepairEnvironment {
             members: config.members.clone(),
             placement: Arc::clone(&placement),
             engine: engine.clone(),
@@ -266,10 +266,10 @@ impl Node {
             interval: config.repair_interval,
             full_interval: config.full_repair_interval,
             grace: config.gc_grace,
-            sizes: config.sweep_sizes.within(memory.sweep_range_bytes_max()),
+            sizes: config.repair_sizes.within(memory.repair_range_bytes_max()),
         };
         let scan_memory = ScanMemory::of(memory.scans_bytes, config.scan_batch_bytes());
-        let sweeps = Sweeps::open(sweep_environment, journal);
+        let repair = RepairSessions::open(repair_environment, repair_files);
         let compactions = Compactions::new(engine.clone(), Arc::clone(&clock));
         let report = OwnReport::new(
             seams.disk,
@@ -282,7 +282,7 @@ impl Node {
             background,
             store_side,
             surplus_bound,
-            sweeps,
+            repair,
             compactions,
             report,
             examiner: Examiner::default(),

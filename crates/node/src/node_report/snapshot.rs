@@ -5,7 +5,7 @@ use cluster::ReplicaState;
 use membership::LossReport;
 use repair::SurplusStatus;
 use repair::store::GcStatus;
-use repair::sweep::SweepStatus;
+use repair::session::RepairStatus;
 use replica::hints::HintsWaiting;
 use replica::timestamps::TimestampStatus;
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub struct NodeSnapshot {
     /// The share of its time that each kind of background work may use.
     pub background_share: f64,
     /// What the node knows of repairs.
-    pub repair: SweepStatus,
+    pub repair: RepairStatus,
     /// Below which bound the node drops what is dead.
     pub tombstone_gc: GcStatus,
     /// The non-owned copies of the store; `None` for a node alone, which has none.

@@ -236,7 +236,7 @@ impl Side for DiallerSide<'_> {
         if self.link.kind_of(frame.call) == Some(CallKind::Repair) {
             let bytes = (HEADER_BYTES + frame.payload.len()) as u64;
             self.link
-                .count(|counts| counts.sweep_received_bytes += bytes);
+                .count(|counts| counts.repair_received_bytes += bytes);
         }
         match Message::decode(frame)? {
             Message::Stored { newer_version } => {

@@ -289,7 +289,7 @@ impl Link {
             }),
             PeerRequest::RepairWrite { session, entry } if message::is_long(&entry) => {
                 let bytes = entry.data_bytes() as u64;
-                self.count(|counts| counts.sweep_sent_bytes += bytes);
+                self.count(|counts| counts.repair_sent_bytes += bytes);
                 self.outgoing.push_long(LongMessage {
                     kind: LongMessageKind::RepairWrite(session),
                     call,
@@ -325,7 +325,7 @@ impl Link {
             let before = out.len();
             encode(out);
             let bytes = (out.len() - before) as u64;
-            self.count(|counts| counts.sweep_sent_bytes += bytes);
+            self.count(|counts| counts.repair_sent_bytes += bytes);
         });
     }
 

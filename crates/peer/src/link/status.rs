@@ -54,9 +54,9 @@ pub struct LinkCounts {
     /// Bytes of all answers.
     pub received_bytes: u64,
     /// Bytes of the requests of sweeps, mends included.
-    pub sweep_sent_bytes: u64,
+    pub repair_sent_bytes: u64,
     /// Bytes of the answers to them.
-    pub sweep_received_bytes: u64,
+    pub repair_received_bytes: u64,
 }
 
 /// What is known of a link.

@@ -2,7 +2,7 @@
 //! costs a session of gigabytes a node.
 
 use super::worker::RepairWorker;
-use base::{Backoff, Entry, NewerVersion};
+use base::{Backoff, NewerVersion};
 use cluster::repair::SessionId;
 use cluster::{Miss, NodeId};
 use peer::{LinkState, PeerAnswer, PeerRequest, RepairAnswer, RepairRequest};
@@ -62,13 +62,10 @@ impl PeerCall {
 }
 
 impl RepairWorker {
-    /// Sends a version to a peer as a repair write of a session, whether this node takes part in it
-    /// or not. Simulations have writes arrive with it that were long on their way.
-    pub async fn send_repair_write(&self, session: SessionId, to: NodeId, entry: &Entry) {
-        let entry = entry.clone();
-        let _answer = self
-            .call(to, PeerRequest::RepairWrite { session, entry })
-            .await;
+    /// Asks a peer for something, whatever comes of it. Simulations have requests arrive with it
+    /// that were long on their way.
+    pub async fn send_late(&self, to: NodeId, request: PeerRequest) {
+        let _answer = self.call(to, request).await;
     }
 
     /// The sessions that this node takes part in.
@@ -154,7 +151,7 @@ impl RepairWorker {
         } else {
             CONNECT_MAX
         };
-        let now = self.sweeps.environment.clock.monotonic();
+        let now = self.sessions.environment.clock.monotonic();
         let deadline = now.saturating_add(time_max);
         let wait = self.pending.wait(deadline);
         let called = match link {

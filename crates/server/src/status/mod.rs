@@ -25,9 +25,9 @@ use api::status::{
     BackgroundWork, Clock, Compaction, EndedRepairs, Hints, MayBeLost, Member, RebuildOverview,
     Repair, RunningRepair, Status, Store, Tls, TokensFile,
 };
-use cluster::sweep::PassKind;
+use cluster::sweep::RepairKind;
 use cluster::{NodeId, ReplicaState};
-use node::{LossReport, NoTimestamp, NodeSnapshot, SweepStatus};
+use node::{LossReport, NoTimestamp, NodeSnapshot, RepairStatus};
 use peer::LinkStatus;
 use std::sync::Arc;
 use std::time::Duration;
@@ -190,7 +190,7 @@ fn members(
         };
         let waiting = snapshot.hints.get(node.index()).copied();
         let waiting = waiting.unwrap_or_default();
-        let last_clean = snapshot.repair.last_clean.get(node.index());
+        let last_equal = snapshot.repair.last_equal.get(node.index());
         Member {
             name: members.name(node).to_owned(),
             url: members.url(node).to_string(),
@@ -207,22 +207,22 @@ fn members(
                 .map(|problem| problem.word().to_owned()),
             hints: waiting.hints,
             hint_bytes: waiting.bytes,
-            last_repair_unix_ms: last_clean.and_then(|clean| clean.any_unix_ms),
-            last_full_repair_unix_ms: last_clean.and_then(|clean| clean.full_unix_ms),
+            last_repair_unix_ms: last_equal.and_then(|equal| equal.any_unix_ms),
+            last_full_repair_unix_ms: last_equal.and_then(|equal| equal.full_unix_ms),
         }
     };
     members.ids().map(member).collect()
 }
 
-fn repair(shared: &ListenerShared, status: &SweepStatus) -> Repair {
+fn repair(shared: &ListenerShared, status: &RepairStatus) -> Repair {
     let config = &shared.config().node;
     let counts = status.counts;
-    let ended = |kind: PassKind, interval: Option<Duration>| {
+    let ended = |kind: RepairKind, interval: Option<Duration>| {
         let ended = status.ended[kind as usize];
         let duration = u64::try_from(ended.last_duration.as_millis()).unwrap_or(u64::MAX);
         EndedRepairs {
             interval_seconds: interval.map(|interval| interval.as_secs()),
-            clean: ended.clean,
+            clean: ended.equal,
             incomplete: ended.incomplete,
             last_end_unix_ms: ended.last_end_unix_ms,
             last_duration_ms: ended.last_end_unix_ms.map(|_| duration),
@@ -235,14 +235,14 @@ fn repair(shared: &ListenerShared, status: &SweepStatus) -> Repair {
     });
     Repair {
         running: running.collect(),
-        incremental: ended(PassKind::Recent, config.repair_interval),
-        full: ended(PassKind::Full, config.full_repair_interval),
+        incremental: ended(RepairKind::Incremental, config.repair_interval),
+        full: ended(RepairKind::Full, config.full_repair_interval),
         repair_writes_sent: counts.repair_writes_sent,
         repair_writes_received: counts.repair_writes_received,
         ranges_compared: counts.ranges_compared,
         ranges_differing: counts.ranges_differing,
         non_owned_offered: counts.non_owned_offered,
-        rebuild: status.refill.as_ref().map(|rebuild| RebuildOverview {
+        rebuild: status.rebuild.as_ref().map(|rebuild| RebuildOverview {
             received_bytes: rebuild.received_bytes,
             received_keys: rebuild.received_keys,
             share: f64::from(rebuild.position_permille) / 1e3,

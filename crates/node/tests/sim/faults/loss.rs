@@ -18,7 +18,7 @@ use crate::network::HostNumber;
 use crate::scenario::Loss;
 use crate::world::{PATIENCE, World};
 use checker::{Action, Request};
-use cluster::sweep::PassKind;
+use cluster::sweep::RepairKind;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::time::Duration;
@@ -163,12 +163,12 @@ async fn ask(world: &World, node: HostNumber, key: u64, action: Action) {
 async fn lose_in_sweep(world: &World, [loser, driver]: [HostNumber; 2], dice: &Dice) {
     let host = &world.hosts[loser];
     sleep(Duration::from_millis(dice.within(&MEETING_MS))).await;
-    world.hosts[driver].order_sweep(PassKind::Full);
-    let before = host.sweep_requests().unwrap_or(0);
+    world.hosts[driver].order_repair(RepairKind::Full);
+    let before = host.repair_requests().unwrap_or(0);
     let requests = dice.within(&SWEEP_REQUESTS);
     let is_over = Instant::now() + PATIENCE;
     let is_running = || {
-        let now = host.sweep_requests();
+        let now = host.repair_requests();
         now.is_some_and(|now| now < before + requests)
     };
     while is_running() && Instant::now() < is_over {
@@ -251,7 +251,7 @@ async fn rot(world: &World, [loser, one, other]: [HostNumber; 3], dice: &Dice, e
             world.lost.set(Some(loser));
             flips -= 1;
             if dice.percent(50) {
-                host.order_sweep(PassKind::Full);
+                host.order_repair(RepairKind::Full);
             }
             probe(world, &others, &keys, &CUT_MS, dice).await;
         }

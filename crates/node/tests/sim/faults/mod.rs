@@ -10,7 +10,7 @@ use crate::dice::Dice;
 use crate::network::HostNumber;
 use crate::scenario::{FaultKind, Scenario, ScenarioKind};
 use crate::world::World;
-use cluster::sweep::PassKind;
+use cluster::sweep::RepairKind;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::time::Duration;
@@ -109,7 +109,7 @@ async fn forget_now_and_then(world: &World, dice: &Dice, end: Instant) {
         if dice.percent(60) {
             host.compact();
         } else {
-            host.order_sweep(PassKind::Full);
+            host.order_repair(RepairKind::Full);
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::dice::Dice;
 use crate::host::Crash;
 use crate::scenario::{FaultKind, ScenarioKind};
 use crate::world::World;
-use cluster::sweep::PassKind;
+use cluster::sweep::RepairKind;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -146,12 +146,12 @@ pub(super) async fn strike(world: &World, fault: Fault, lasting: Duration, dice:
             struck.set_work_ms_max(world.scenario.work_ms_max);
         }
         FaultKind::KillInSweep => {
-            world.hosts[*dice.pick(&[host, other])].order_sweep(PassKind::Full);
+            world.hosts[*dice.pick(&[host, other])].order_repair(RepairKind::Full);
             let requests = dice.within(&SWEEP_REQUESTS);
-            let before = struck.sweep_requests().unwrap_or(0);
+            let before = struck.repair_requests().unwrap_or(0);
             let is_over = Instant::now() + lasting;
             let is_reached = || {
-                let now = struck.sweep_requests();
+                let now = struck.repair_requests();
                 now.is_none_or(|now| now >= before + requests)
             };
             while !is_reached() && Instant::now() < is_over {
@@ -162,7 +162,7 @@ pub(super) async fn strike(world: &World, fault: Fault, lasting: Duration, dice:
             world.start(host);
         }
         FaultKind::SecondDriver => {
-            struck.order_sweep(*dice.pick(&PassKind::ALL));
+            struck.order_repair(*dice.pick(&RepairKind::ALL));
         }
         FaultKind::FailingSyncs => {
             struck.fail_syncs(true);

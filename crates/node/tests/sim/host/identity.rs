@@ -3,7 +3,7 @@
 use crate::network::HostNumber;
 use crate::scenario::Scenario;
 use cluster::{Member, Members, NodeUrl};
-use node::{MemoryParts, NodeConfig, Resources, SweepSizes};
+use node::{MemoryParts, NodeConfig, Resources, RepairSizes};
 use std::time::Duration;
 
 /// How far clocks may be apart in most worlds.
@@ -63,12 +63,12 @@ pub(super) fn config(number: HostNumber, scenario: &Scenario) -> NodeConfig {
     }
     // Few keys, so that a scan has many pages.
     config.page_bytes_max = 300;
-    config.sweep_sizes = SweepSizes {
+    config.repair_sizes = RepairSizes {
         // The store is read in batches of so many bytes, which must not hold many keys.
         range_bytes: scenario.range_keys * 64,
         range_keys: scenario.range_keys,
         checkpoint_ranges: 2,
-        ..SweepSizes::default()
+        ..RepairSizes::default()
     };
     config
 }

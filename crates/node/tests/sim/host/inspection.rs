@@ -3,7 +3,7 @@
 use super::Host;
 use super::identity::key_bytes;
 use base::Entry;
-use cluster::sweep::PassKind;
+use cluster::sweep::RepairKind;
 use node::GcStatus;
 
 impl Host {
@@ -34,9 +34,9 @@ impl Host {
     }
 
     /// How many requests of sweeps the process has answered; `None` if no process runs.
-    pub(crate) fn sweep_requests(&self) -> Option<u64> {
+    pub(crate) fn repair_requests(&self) -> Option<u64> {
         let state = self.state.borrow();
-        Some(state.process.as_ref()?.node.sweep_requests())
+        Some(state.process.as_ref()?.node.repair_requests())
     }
 
     /// Whether a part of the store is known to be damaged; `None` if no process runs.
@@ -46,11 +46,11 @@ impl Host {
     }
 
     /// How many full passes the process has taken part in; 0 if none runs.
-    pub(crate) fn full_sweeps(&self) -> u64 {
+    pub(crate) fn full_repairs(&self) -> u64 {
         let state = self.state.borrow();
         let process = state.process.as_ref();
         process.map_or(0, |process| {
-            let full = process.node.sweep_status().ended[PassKind::Full as usize];
+            let full = process.node.repair_status().ended[RepairKind::Full as usize];
             full.clean + full.incomplete
         })
     }

@@ -27,7 +27,7 @@ use crate::trace::{Trace, log};
 use base::{BootId, Clock, Entry, SeededRandom};
 use bytes::Bytes;
 use checker::{Outcome, Request};
-use cluster::sweep::{PassId, PassKind};
+use cluster::sweep::{SessionId, RepairKind};
 use cluster::{NodeId, Replicas};
 use lsm::{Disk, Executor};
 use lsm_testing::{FaultyDisk, MemoryDisk};
@@ -404,36 +404,47 @@ impl Host {
         self.run(async move { requests::tell(&node, start, replicas).await })
     }
 
-    /// Has the process send a version to another one as a mend of the recent sweeps that it
-    /// takes part in. [`None`] if no process runs, or it was told to stop.
-    pub(crate) fn send_late_mend(&self, to: HostNumber, entry: Entry) -> Option<SentRequest<()>> {
-        let (node, to) = (self.serving()?, NodeId::new(to as u8));
-        self.run(async move { node.send_late_mend(to, &entry).await })
-    }
-
-    /// Has the process send a version to another one as a mend of a sweep. [`None`] if no process
-    /// runs, or it was told to stop.
-    pub(crate) fn send_mend_of(
+    /// Has the process send a version to another one as a repair write of a session. [`None`] if no
+    /// process runs, or it was told to stop.
+    pub(crate) fn send_repair_write(
         &self,
-        pass: PassId,
+        session: SessionId,
         to: HostNumber,
         entry: Entry,
     ) -> Option<SentRequest<()>> {
         let (node, to) = (self.serving()?, NodeId::new(to as u8));
-        self.run(async move { node.send_mend_of(pass, to, &entry).await })
+        self.run(async move { node.send_repair_write(session, to, entry).await })
     }
 
-    /// The sweeps of a kind that the process takes part in. [`None`] if no process runs, or it was
-    /// told to stop.
-    pub(crate) fn passes_of(&self, kind: PassKind) -> Option<SentRequest<Vec<PassId>>> {
+    /// Has the process send a version to another one as a read repair, with which its store has
+    /// answered when it knew this GC threshold. [`None`] if no process runs, or it was told to stop.
+    pub(crate) fn send_read_repair(
+        &self,
+        gc_threshold: Timestamp,
+        to: HostNumber,
+        entry: Entry,
+    ) -> Option<SentRequest<()>> {
+        let (node, to) = (self.serving()?, NodeId::new(to as u8));
+        self.run(async move { node.send_read_repair(gc_threshold, to, entry).await })
+    }
+
+    /// The repair session of a kind that the process takes part in, if it does. [`None`] if no
+    /// process runs, or it was told to stop.
+    pub(crate) fn running_session(
+        &self,
+        kind: RepairKind,
+    ) -> Option<SentRequest<Option<SessionId>>> {
         let node = self.serving()?;
-        self.run(async move { node.passes_of(kind).await })
+        self.run(async move {
+            let sessions = node.running_sessions().await;
+            sessions.into_iter().find(|session| session.kind() == kind)
+        })
     }
 
-    /// Has the process drive a sweep, if one runs.
-    pub(crate) fn order_sweep(&self, kind: PassKind) {
+    /// Has the process coordinate a repair session, if one runs.
+    pub(crate) fn order_repair(&self, kind: RepairKind) {
         if let Some(process) = &self.state.borrow().process {
-            process.node.order_sweep(kind);
+            process.node.order_repair(kind);
         }
         self.wake();
     }

@@ -10,7 +10,7 @@ use crate::host::{Acceptance, Copy, Crash, Host};
 use crate::network::HostNumber;
 use crate::scenario::Loss;
 use checker::{Action, Outcome, Request};
-use cluster::sweep::PassKind;
+use cluster::sweep::RepairKind;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -164,7 +164,7 @@ impl World {
     async fn scrub(&self, lost: HostNumber) -> Result<(), String> {
         let (host, began) = (&self.hosts[lost], Instant::now());
         loop {
-            host.order_sweep(PassKind::Full);
+            host.order_repair(RepairKind::Full);
             sleep(SCRUBBING).await;
             if host.has_damage() == Some(false) {
                 return Ok(());

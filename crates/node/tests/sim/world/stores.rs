@@ -79,7 +79,7 @@ impl World {
                 .take(usize::from(operation.request.from));
             for (node, entry) in places {
                 let is_there = entry.as_ref().map(Entry::timestamp) >= Some(version);
-                // Sweeps bring back what the other replicas keep now.
+                // RepairSessions bring back what the other replicas keep now.
                 let was_lost_there =
                     self.lost.get() == Some(*node) || self.hosts[*node].was_replaced_since(asked);
                 if !is_there && !was_lost_there {

@@ -1,12 +1,12 @@
-//! What a node knows of passes that have ended, and when the next one is due.
+//! What a node knows of sessions that have ended, and when the next one is due.
 
-use super::SESSION_IDLE_MAX;
-use super::journal::RepairFile;
-use super::record::{EndedSession, EndedSessions, LastEqual, Record, RunningSession, RepairCounts};
-use super::refill::Rebuild;
+use super::{EndedSessions, LastEqual, Record, RepairCounts, RunningSession};
+use crate::session::checkpoint::RepairFile;
+use crate::session::rebuild::Rebuild;
 use base::{Clock, ManualClock};
 use cluster::NodeId;
-use cluster::sweep::{SessionId, RepairKind};
+use cluster::repair::{SESSION_IDLE_MAX, SessionId, Token};
+use cluster::sweep::RepairKind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,17 +22,21 @@ fn record() -> (Arc<ManualClock>, Record) {
     (clock, record)
 }
 
-/// No pass has brought anything in bulk.
+/// No session has streamed anything.
 fn nothing() -> Rebuild {
     Rebuild::new(Arc::new(ManualClock::new(START_UNIX_MS)))
 }
 
-fn ended(pass: SessionId, kind: RepairKind) -> EndedSession {
-    EndedSession {
-        pass,
-        kind,
-        is_conclusive: false,
-    }
+const fn token(session: u64, attempt: u32) -> Token {
+    Token { session, attempt }
+}
+
+const fn full(session: u64) -> SessionId {
+    SessionId::Full(token(session, 0))
+}
+
+const fn incremental(session: u64) -> SessionId {
+    SessionId::Incremental(session)
 }
 
 fn node(number: u8) -> NodeId {
@@ -40,11 +44,11 @@ fn node(number: u8) -> NodeId {
 }
 
 #[test]
-fn a_pass_runs_from_its_beginning_to_its_end() {
+fn a_session_runs_from_its_beginning_to_its_end() {
     let (clock, record) = record();
-    record.began(SessionId(7), RepairKind::Full);
-    record.range_compared(SessionId(7));
-    record.range_compared(SessionId(7));
+    record.began(full(7));
+    record.range_compared(full(7));
+    record.range_compared(full(7));
     let running = RunningSession {
         kind: RepairKind::Full,
         began_unix_ms: START_UNIX_MS,
@@ -52,38 +56,38 @@ fn a_pass_runs_from_its_beginning_to_its_end() {
     };
     assert_eq!(record.status(&nothing()).running, [running]);
     clock.advance(Duration::from_secs(3));
-    record.ended(ended(SessionId(7), RepairKind::Full), &[node(1), node(2)], &[]);
+    record.ended(full(7), &[node(1), node(2)], &[]);
     let status = record.status(&nothing());
     assert_eq!(status.running, []);
     let full = status.ended[RepairKind::Full as usize];
-    assert_eq!((full.clean, full.incomplete), (1, 0));
+    assert_eq!((full.equal, full.incomplete), (1, 0));
     assert_eq!(full.last_end_unix_ms, Some(START_UNIX_MS + 3_000));
     assert_eq!(full.last_duration, Duration::from_secs(3));
-    let recent = status.ended[RepairKind::Incremental as usize];
-    assert_eq!(recent, EndedSessions::default());
+    let incremental = status.ended[RepairKind::Incremental as usize];
+    assert_eq!(incremental, EndedSessions::default());
     assert_eq!(status.counts.ranges_compared, 2);
 }
 
 #[test]
-fn a_pass_counts_as_clean_only_with_every_other_node() {
+fn a_session_counts_as_successful_only_with_every_other_node() {
     let (clock, record) = record();
-    record.began(SessionId(1), RepairKind::Full);
-    record.ended(ended(SessionId(1), RepairKind::Full), &[node(1)], &[]);
+    record.began(full(1));
+    record.ended(full(1), &[node(1)], &[]);
     clock.advance(Duration::from_secs(1));
-    record.began(SessionId(2), RepairKind::Incremental);
-    record.ended(ended(SessionId(2), RepairKind::Incremental), &[node(2), node(1)], &[]);
+    record.began(incremental(2));
+    record.ended(incremental(2), &[node(2), node(1)], &[]);
     let status = record.status(&nothing());
     let full = status.ended[RepairKind::Full as usize];
-    assert_eq!((full.clean, full.incomplete), (0, 1));
-    let recent = status.ended[RepairKind::Incremental as usize];
-    assert_eq!((recent.clean, recent.incomplete), (1, 0));
+    assert_eq!((full.equal, full.incomplete), (0, 1));
+    let incremental = status.ended[RepairKind::Incremental as usize];
+    assert_eq!((incremental.equal, incremental.incomplete), (1, 0));
     let (first, second) = (START_UNIX_MS, START_UNIX_MS + 1_000);
     let expected = |any, full| LastEqual {
         any_unix_ms: any,
         full_unix_ms: full,
     };
     assert_eq!(
-        status.last_clean,
+        status.last_equal,
         [
             expected(None, None),
             expected(Some(second), Some(first)),
@@ -93,11 +97,11 @@ fn a_pass_counts_as_clean_only_with_every_other_node() {
 }
 
 #[test]
-fn a_pass_whose_driver_is_silent_is_not_shown_as_running() {
+fn a_session_whose_coordinator_is_silent_is_not_shown_as_running() {
     let (clock, record) = record();
-    record.began(SessionId(1), RepairKind::Incremental);
+    record.began(incremental(1));
     clock.advance(SESSION_IDLE_MAX / 2);
-    record.range_compared(SessionId(1));
+    record.range_compared(incremental(1));
     clock.advance(SESSION_IDLE_MAX / 2);
     assert_eq!(record.status(&nothing()).running.len(), 1);
     clock.advance(SESSION_IDLE_MAX / 2);
@@ -105,27 +109,27 @@ fn a_pass_whose_driver_is_silent_is_not_shown_as_running() {
 }
 
 #[test]
-fn a_full_pass_is_a_recent_one_too_and_no_pass_is_due_before_its_interval() {
+fn a_full_session_is_an_incremental_one_too_and_none_is_due_before_its_interval() {
     let (clock, record) = record();
     let interval = Duration::from_secs(10);
     clock.advance(interval);
     assert!(record.is_due(RepairKind::Incremental, interval));
     assert!(record.is_due(RepairKind::Full, interval));
-    record.drive_ended(RepairKind::Incremental, true);
+    record.coordinated(RepairKind::Incremental, true);
     assert!(!record.is_due(RepairKind::Incremental, interval));
     assert!(record.is_due(RepairKind::Full, interval));
-    record.ended(ended(SessionId(1), RepairKind::Full), &[], &[]);
+    record.ended(full(1), &[], &[]);
     assert!(!record.is_due(RepairKind::Incremental, interval));
     assert!(!record.is_due(RepairKind::Full, interval));
 }
 
 #[test]
-fn a_full_pass_is_due_although_the_node_is_restarted_more_often() {
+fn a_full_session_is_due_although_the_node_is_restarted_more_often() {
     let (clock, before) = record();
     let interval = Duration::from_secs(7 * 24 * 3600);
     clock.advance(interval / 2);
     before.ended(
-        ended(SessionId(1), RepairKind::Full),
+        full(1),
         &[node(1), node(2)],
         &[5, u64::MAX, 7],
     );
@@ -134,8 +138,8 @@ fn a_full_pass_is_due_although_the_node_is_restarted_more_often() {
     let after = restarted(before.to_file(None));
     assert!(!after.is_due(RepairKind::Full, interval));
     assert_eq!(
-        after.status(&nothing()).last_clean,
-        before.status(&nothing()).last_clean
+        after.status(&nothing()).last_equal,
+        before.status(&nothing()).last_equal
     );
     assert_eq!(
         after.status(&nothing()).single_copies,
@@ -148,18 +152,16 @@ fn a_full_pass_is_due_although_the_node_is_restarted_more_often() {
 }
 
 #[test]
-fn a_full_pass_that_left_nodes_unequal_is_made_up_for() {
+fn a_full_session_that_left_nodes_unequal_is_made_up_for() {
     let (clock, record) = record();
     let (interval, retry) = (
         Duration::from_secs(7 * 24 * 3600),
         Duration::from_secs(3600),
     );
-    let full = |clean_with: &[NodeId]| {
-        record.ended(ended(SessionId(1), RepairKind::Full), clean_with, &[]);
-    };
+    let ends = |equal_with: &[NodeId]| record.ended(full(1), equal_with, &[]);
     clock.advance(interval);
-    full(&[node(1)]);
-    record.drive_ended(RepairKind::Full, false);
+    ends(&[node(1)]);
+    record.coordinated(RepairKind::Full, false);
     assert!(!record.is_due(RepairKind::Full, interval));
     assert!(!record.is_retry_due(retry));
     clock.advance(retry);
@@ -172,34 +174,33 @@ fn a_full_pass_that_left_nodes_unequal_is_made_up_for() {
         record.to_file(None),
     );
     assert!(restarted.is_due(RepairKind::Full, interval));
-    // This node is equal with all others, but two of those differ, or the forget bound could
-    // not rise. Nor is that done after a restart in the very moment when the pass ends.
-    record.not_done(SessionId(1));
-    full(&[node(1), node(2)]);
+    // This node is equal with all others, but two of those differ, or the GC threshold could
+    // not rise. Nor is that done after a restart in the very moment when the session ends.
+    record.not_done(full(1));
+    ends(&[node(1), node(2)]);
     let restarted = Record::new(
         Arc::clone(&clock) as Arc<dyn Clock>,
         3,
         record.to_file(None),
     );
     assert!(restarted.is_due(RepairKind::Full, interval));
-    record.drive_ended(RepairKind::Full, false);
+    record.coordinated(RepairKind::Full, false);
     clock.advance(retry);
     assert!(record.is_retry_due(retry));
-    record.ended(ended(SessionId(2), RepairKind::Full), &[node(1), node(2)], &[]);
-    assert!(!record.is_retry_due(retry), "that was another pass");
-    full(&[node(1), node(2)]);
-    record.drive_ended(RepairKind::Full, true);
+    record.ended(full(2), &[node(1), node(2)], &[]);
+    assert!(!record.is_retry_due(retry), "that was another session");
+    ends(&[node(1), node(2)]);
+    record.coordinated(RepairKind::Full, true);
     clock.advance(retry);
     assert!(!record.is_retry_due(retry));
 }
 
 #[test]
-fn mends_and_surplus_are_counted() {
+fn repair_writes_and_non_owned_copies_are_counted() {
     let (_, record) = record();
     record.request_received();
     record.repair_writes_sent(3);
-    record.leftovers_buried(6);
-    record.mend_received();
+    record.repair_write_received();
     record.range_differs();
     record.non_owned_offered(2);
     let expected = RepairCounts {
@@ -209,35 +210,49 @@ fn mends_and_surplus_are_counted() {
         ranges_compared: 0,
         ranges_differing: 1,
         non_owned_offered: 2,
-        leftovers_buried: 6,
-        bulk_keys_received: 0,
-        bulk_bytes_received: 0,
+        streamed_keys_received: 0,
+        streamed_bytes_received: 0,
     };
     assert_eq!(record.status(&nothing()).counts, expected);
 }
 
 #[test]
-fn a_full_pass_is_under_way_until_it_ends_or_its_driver_is_silent() {
+fn a_full_session_is_under_way_until_it_ends_or_its_coordinator_is_silent() {
     let (clock, record) = record();
-    record.began(SessionId(1), RepairKind::Incremental);
-    assert!(
-        !record.is_full_running(),
-        "a recent one reads no more than it must"
-    );
-    record.began(SessionId(2), RepairKind::Full);
+    record.began(incremental(1));
+    assert!(!record.is_other_full_running(), "it disturbs no other one");
+    record.began(full(2));
     for _ in 0..3 {
-        clock.advance(Duration::from_secs(20));
-        assert!(record.is_full_running());
-        record.range_compared(SessionId(2));
+        clock.advance(SESSION_IDLE_MAX / 2);
+        assert!(record.is_other_full_running());
+        record.range_compared(full(2));
     }
-    clock.advance(Duration::from_secs(40));
-    assert!(!record.is_full_running(), "its driver may be gone");
-    record.range_compared(SessionId(2));
-    assert!(record.is_full_running());
-    record.ended(ended(SessionId(2), RepairKind::Full), &[], &[]);
-    assert!(!record.is_full_running());
-    // A node that has given a pass up does not hear how it ends.
-    record.began(SessionId(3), RepairKind::Full);
-    record.left(SessionId(3));
-    assert!(!record.is_full_running());
+    clock.advance(SESSION_IDLE_MAX);
+    assert!(!record.is_other_full_running(), "its coordinator may be gone");
+    record.range_compared(full(2));
+    assert!(record.is_other_full_running());
+    record.ended(full(2), &[], &[]);
+    assert!(!record.is_other_full_running());
+    // A node that has left a session does not hear how it ends.
+    record.began(full(3));
+    record.left(full(3));
+    assert!(!record.is_other_full_running());
+}
+
+#[test]
+fn a_session_gives_way_until_the_other_one_has_ended_or_is_idle() {
+    let (clock, record) = record();
+    record.preempted(token(7, 0));
+    clock.advance(SESSION_IDLE_MAX / 2);
+    assert!(record.is_other_full_running());
+    clock.advance(SESSION_IDLE_MAX / 2);
+    assert!(!record.is_other_full_running());
+    // Another attempt of it ends here.
+    record.preempted(token(7, 0));
+    let another = SessionId::Full(token(7, 3));
+    record.began(another);
+    record.ended(full(6), &[], &[]);
+    assert!(record.is_other_full_running());
+    record.ended(another, &[], &[]);
+    assert!(!record.is_other_full_running());
 }

@@ -143,8 +143,8 @@ fn a_fenced_pass_raises_the_bound_although_a_node_is_killed_in_it() {
     let disks = Disks::new();
     let many_ranges = |config: &mut ServerConfig| {
         forgetful(config);
-        config.node.sweep_sizes.range_bytes = 256;
-        config.node.sweep_sizes.checkpoint_ranges = 1;
+        config.node.repair_sizes.range_bytes = 256;
+        config.node.repair_sizes.checkpoint_ranges = 1;
     };
     let mut cluster = Cluster::start_on(3, many_ranges, |node| disks.add(node));
     let mut client = cluster.client(1);

@@ -4,7 +4,7 @@ use super::{LOOK_PERIOD, calm, run, until};
 use crate::host::{Copy, Crash, Host, key_bytes};
 use base::{Entry, Expiry, Timestamp};
 use checker::{Action, Outcome, Request};
-use cluster::sweep::PassKind;
+use cluster::sweep::RepairKind;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::spawn_local;
@@ -50,7 +50,7 @@ fn an_ack_of_a_lost_store_does_not_count_beside_an_ack_after_the_store_was_fille
         until("the lost store is filled", || {
             let is_filled = host.is_voter() == Some(true);
             if !is_filled {
-                host.order_sweep(PassKind::Full);
+                host.order_repair(RepairKind::Full);
             }
             is_filled
         })
@@ -90,7 +90,7 @@ fn copies_of_one_version_with_different_values_become_equal() {
         })
         .await;
         assert!(!are_equal());
-        world.hosts[0].order_sweep(PassKind::Full);
+        world.hosts[0].order_repair(RepairKind::Full);
         until("the replicas are equal", are_equal).await;
     });
 }

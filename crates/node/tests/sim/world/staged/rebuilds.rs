@@ -9,7 +9,7 @@ use crate::scenario::Scenario;
 use crate::value;
 use base::{Entry, Expiry, Timestamp};
 use checker::{Action, OperationId, Outcome, Request};
-use cluster::sweep::PassKind;
+use cluster::sweep::RepairKind;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -83,7 +83,7 @@ async fn filled(world: &World, number: HostNumber) {
     let began = Instant::now();
     while world.hosts[number].is_voter() != Some(true) {
         assert!(began.elapsed() < 5 * LONG, "the store is not filled");
-        world.hosts[DRIVER].order_sweep(PassKind::Full);
+        world.hosts[DRIVER].order_repair(RepairKind::Full);
         sleep(Duration::from_millis(500)).await;
     }
 }
@@ -113,8 +113,8 @@ fn refill_interrupted_by(interrupt: fn(&World)) {
             sleep(LOOK_PERIOD).await;
             lose(&world, LOST);
             let host = &world.hosts[LOST];
-            world.hosts[DRIVER].order_sweep(PassKind::Full);
-            let is_reached = || host.sweep_requests().is_some_and(|now| now >= requests);
+            world.hosts[DRIVER].order_repair(RepairKind::Full);
+            let is_reached = || host.repair_requests().is_some_and(|now| now >= requests);
             let began = Instant::now();
             while !is_reached() && began.elapsed() < LONG {
                 sleep(Duration::from_millis(1)).await;
@@ -162,7 +162,7 @@ fn a_store_does_not_count_before_it_was_compared_with_every_other() {
         lose(&world, LOST);
         let began = Instant::now();
         while began.elapsed() < LONG {
-            world.hosts[DRIVER].order_sweep(PassKind::Full);
+            world.hosts[DRIVER].order_repair(RepairKind::Full);
             sleep(Duration::from_millis(500)).await;
             assert_ne!(world.hosts[LOST].is_voter(), Some(true));
         }
@@ -195,7 +195,7 @@ fn a_store_does_not_answer_for_what_a_damaged_block_may_have_held() {
         world.start(LOST);
         let began = Instant::now();
         while began.elapsed() < LONG {
-            host.order_sweep(PassKind::Full);
+            host.order_repair(RepairKind::Full);
             host.compact();
             let get = Request {
                 action: Action::Get,
@@ -212,7 +212,7 @@ fn a_store_does_not_answer_for_what_a_damaged_block_may_have_held() {
         world.network.heal(DRIVER, OTHER);
         world.hosts[OTHER].thaw();
         until("the damage is repaired", || {
-            host.order_sweep(PassKind::Full);
+            host.order_repair(RepairKind::Full);
             host.has_damage() == Some(false) && is_held(host, KEY, version)
         })
         .await;

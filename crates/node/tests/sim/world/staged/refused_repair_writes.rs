@@ -7,7 +7,7 @@ use crate::scenario::Scenario;
 use crate::value;
 use base::{Entry, Expiry, Timestamp};
 use checker::OperationId;
-use cluster::sweep::PassKind;
+use cluster::sweep::RepairKind;
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -53,7 +53,7 @@ fn one_version_that_peers_refuse_for_good_keeps_no_other_from_them() {
         }
         sleep(Duration::from_millis(100)).await;
         // A second pass would send what the first one has left out.
-        world.hosts[1].order_sweep(PassKind::Full);
+        world.hosts[1].order_repair(RepairKind::Full);
         let newer = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 1_000);
         until("the other versions are everywhere", || {
             let others = &world.hosts[1..];

@@ -8,7 +8,7 @@ use crate::scenario::Scenario;
 use crate::value;
 use base::{Entry, Expiry, Timestamp};
 use checker::OperationId;
-use cluster::sweep::PassKind;
+use cluster::sweep::RepairKind;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -39,9 +39,9 @@ fn a_full_sweep_does_not_wait_until_writes_have_arrived_for_a_recent_one() {
     run(three(), async |world| {
         sleep(BEGUN).await;
         let (driver, began) = (&world.hosts[DRIVER], Instant::now());
-        let before = driver.full_sweeps();
-        driver.order_sweep(PassKind::Full);
-        until("the full repair ends", || driver.full_sweeps() > before).await;
+        let before = driver.full_repairs();
+        driver.order_repair(RepairKind::Full);
+        until("the full repair ends", || driver.full_repairs() > before).await;
         assert!(began.elapsed() < BEGUN, "{:?}", began.elapsed());
     });
 }

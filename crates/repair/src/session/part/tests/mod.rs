@@ -1,25 +1,28 @@
-//! A node's part in passes, on a store in memory.
+//! A node's part in sessions, on a store in memory.
 
-use super::exchange::RangeId;
-use super::joining::{Agreed, PresentStore};
-use super::mended::WrittenKeys;
-use super::participant::{Advance, Ended, Participant, PartEnvironment, Selected};
+mod behind_closed;
+mod runs;
+
+use super::{
+    Advance, Agreed, PartEnvironment, Participant, RangeId, Selected, UnknownRange, WrittenKeys,
+};
 use crate::RepairSizes;
+use crate::session::exchange::SYMBOLS_TOTAL_MAX;
 use base::{Clock, Entry, Expiry, ManualClock, Timestamp};
 use bytes::Bytes;
-use cluster::sweep::{Incarnation, Item, KeyBounds, SessionId, RepairKind};
+use cluster::repair::{SESSION_IDLE_MAX, SessionId, Token};
+use cluster::sweep::{Incarnation, Item, KeyBounds};
 use cluster::{NodeId, Placement};
-use lsm::{Disk, Engine, Options};
+use lsm::{Admission, Disk, Engine, Options};
 use lsm_testing::{BlockingWrite, MemoryDisk, environment};
-use peer::RepairAnswer;
 use replica::{ExpiryBound, OwnClock};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(super) const PASS: SessionId = SessionId(7);
+const SESSION: SessionId = full(7);
 const PEER: NodeId = NodeId::new(1);
-pub(super) const STORE: Incarnation = Incarnation {
+const STORE: Incarnation = Incarnation {
     store_id: 4,
     last_loss: 0,
 };
@@ -28,19 +31,26 @@ const AFTER_A_LOSS: Incarnation = Incarnation {
     ..STORE
 };
 
-/// What a full pass is to a node that was not restarted since it began, or was.
-fn full(is_from_begin: bool) -> Ended {
-    Ended {
-        kind: RepairKind::Full,
-        is_from_begin,
-    }
+const fn full(session: u64) -> SessionId {
+    let attempt = 0;
+    SessionId::Full(Token { session, attempt })
 }
 
-pub(super) fn engine() -> Engine {
+/// Another attempt of a full session.
+const fn next_attempt(session: u64) -> SessionId {
+    let attempt = 1;
+    SessionId::Full(Token { session, attempt })
+}
+
+const fn incremental(session: u64) -> SessionId {
+    SessionId::Incremental(session)
+}
+
+fn engine() -> Engine {
     engine_on(&Arc::new(MemoryDisk::new()))
 }
 
-pub(super) fn engine_on(disk: &Arc<MemoryDisk>) -> Engine {
+fn engine_on(disk: &Arc<MemoryDisk>) -> Engine {
     let (environment, _executor) = environment(Arc::clone(disk) as Arc<dyn Disk>);
     Engine::open(environment, Options::default()).unwrap().0
 }
@@ -50,102 +60,88 @@ fn participant(engine: &Engine) -> Participant {
 }
 
 /// The part of one of the nodes "a", "b" and "c".
-pub(super) fn participant_of(engine: &Engine, own: NodeId) -> Participant {
+fn participant_of(engine: &Engine, own: NodeId) -> Participant {
     participant_with(engine, own, &Arc::default())
 }
 
-fn participant_with(engine: &Engine, own: NodeId, mended: &Arc<WrittenKeys>) -> Participant {
-    let clock = Arc::new(ManualClock::new(0)) as Arc<dyn Clock>;
-    let placement = Arc::new(Placement::new(["a", "b", "c"]));
+fn participant_with(engine: &Engine, own: NodeId, written: &Arc<WrittenKeys>) -> Participant {
     Participant::new(PartEnvironment {
-        engine: engine.clone(),
-        clock,
-        placement,
-        own,
-        mended: Arc::clone(mended),
-        bounds: Arc::default(),
-        is_receiver: Box::new(|| false),
-        expiry: expiry(),
-        sizes: RepairSizes::default(),
-        ingest_bytes_max: 8 << 20,
+        written: Arc::clone(written),
+        ..part_environment(engine, own)
     })
 }
 
-/// A store that begins to take part in a pass.
-pub(super) fn present(incarnation: Incarnation) -> PresentStore {
-    PresentStore {
-        incarnation,
-        start: 1,
-        greatest_seen: Timestamp::ZERO,
-        latest_fence: Timestamp::ZERO,
+fn part_environment(engine: &Engine, own: NodeId) -> PartEnvironment {
+    PartEnvironment {
+        engine: engine.clone(),
+        clock: Arc::new(ManualClock::new(0)),
+        placement: Arc::new(Placement::new(["a", "b", "c"])),
+        own,
+        written: Arc::default(),
+        bounds: Arc::default(),
+        uncertain_below: Box::new(|| Timestamp::ZERO),
+        expiry: expiry(),
+        sizes: RepairSizes::default(),
+        ingest_bytes_max: 8 << 20,
     }
 }
 
-/// What the nodes of a pass with this cut agree on.
-pub(super) fn agreed(cut: u64, bounds: Vec<KeyBounds>) -> Agreed {
+/// What the nodes of a session with this cut agree on.
+fn agreed(cut: u64, bounds: Vec<KeyBounds>) -> Agreed {
     Agreed {
         cut: Timestamp::from_u64(cut),
-        forgotten: Timestamp::ZERO,
+        gc_threshold: Timestamp::ZERO,
         reaches: vec![3; 3],
         bounds,
     }
 }
 
 /// What has expired by a clock that shows 1970, and that peers have proven.
-pub(super) fn expiry() -> Arc<ExpiryBound> {
+fn expiry() -> Arc<ExpiryBound> {
     let own_clock = OwnClock::ByPeers(Box::new(|| Some(0)));
     Arc::new(ExpiryBound::new(own_clock, Duration::ZERO))
 }
 
-pub(super) fn write(engine: &Engine, key: &str, timestamp: u64) {
+fn write(engine: &Engine, key: &str, timestamp: u64) {
     let timestamp = Timestamp::from_u64(timestamp);
     let entry = Entry::value(key.as_bytes(), timestamp, b"", Expiry::NEVER, 3);
     engine.write(entry).unwrap();
 }
 
-/// Begins a pass in which everything is compared, up to a cut.
-pub(super) fn begin(participant: &mut Participant, pass: SessionId, kind: RepairKind, cut: u64) {
-    let begun = participant.begin((pass, kind), false, present(STORE));
-    assert!(matches!(begun, RepairAnswer::Begun { .. }), "{begun:?}");
+/// Begins a session in which everything is compared, up to a cut.
+fn begin(participant: &mut Participant, session: SessionId, cut: u64) {
+    participant.begin(session, STORE);
     let bounds = vec![KeyBounds::everything(); 3];
-    let agreed = participant.agree(pass, agreed(cut, bounds));
-    assert_eq!(agreed, RepairAnswer::Done);
+    participant.agree(session, agreed(cut, bounds)).unwrap();
 }
 
 /// What the node sends to one that lacks the keys with these hashes.
-pub(super) fn sent_of(
-    own: &mut Participant,
-    range: RangeId,
-    lacking: NodeId,
-    key_hashes: Vec<u64>,
-) -> Vec<Entry> {
+fn sent_of(own: &mut Participant, range: RangeId, key_hashes: Vec<u64>) -> Vec<Entry> {
     let keys = own.keys_of(range, key_hashes).unwrap();
-    let newest = own.newest(range, lacking, &keys, usize::MAX);
+    let newest = own.newest(range, &keys, usize::MAX);
     newest.unwrap().unwrap().entries
 }
 
 /// Finds the end of the range that begins at `start`.
-pub(super) fn reach(participant: &mut Participant, pass: SessionId, start: &[u8]) -> Option<Bytes> {
+fn reach(participant: &mut Participant, session: SessionId, start: &[u8]) -> Option<Bytes> {
     for _ in 0..100_000 {
-        match participant.advance(pass, start).unwrap() {
+        match participant.advance(session, start, || Ok(())).unwrap() {
             Advance::GoOn => {}
             Advance::Reached(end) => return end,
-            Advance::Unknown => panic!("the pass is not known"),
+            Advance::Unknown => panic!("the session is not known"),
         }
     }
     panic!("the range that begins at {start:?} has no end");
 }
 
 /// The number of items of each range that the node shares with its peer.
-pub(super) fn items_of_ranges(participant: &mut Participant, pass: SessionId) -> Vec<u64> {
+fn items_of_ranges(participant: &mut Participant, session: SessionId) -> Vec<u64> {
     let (mut start, mut all) = (Vec::new(), Vec::new());
     loop {
-        let end = reach(participant, pass, &start);
+        let end = reach(participant, session, &start);
         let number = all.len() as u32;
-        match participant.digest(pass, number, end.as_deref()) {
-            RepairAnswer::Digests { digests, .. } => all.push(digests[PEER.index()].items),
-            answer => panic!("no digests: {answer:?}"),
-        }
+        let summary = participant.digest(session, number, end.as_deref()).unwrap();
+        all.push(summary.digests[PEER.index()].items);
         match end {
             Some(end) => start = end.to_vec(),
             None => return all,
@@ -154,19 +150,19 @@ pub(super) fn items_of_ranges(participant: &mut Participant, pass: SessionId) ->
 }
 
 #[test]
-fn a_full_pass_takes_versions_above_the_cut_and_a_recent_one_leaves_them_out() {
+fn a_full_session_takes_versions_above_the_cut_and_an_incremental_one_leaves_them_out() {
     let engine = engine();
     write(&engine, "below", 10);
     write(&engine, "above", 30);
     let mut participant = participant(&engine);
     // The first version of this key may have been acknowledged by a store that is
-    // lost. It must not hide from a refill behind a later one.
+    // lost. It must not hide from a rebuild behind a later one.
     write(&engine, "both", 10);
     write(&engine, "both", 30);
-    begin(&mut participant, PASS, RepairKind::Incremental, 20);
-    assert_eq!(items_of_ranges(&mut participant, PASS), [1]);
-    begin(&mut participant, PASS, RepairKind::Full, 20);
-    assert_eq!(items_of_ranges(&mut participant, PASS), [3]);
+    begin(&mut participant, incremental(7), 20);
+    assert_eq!(items_of_ranges(&mut participant, incremental(7)), [1]);
+    begin(&mut participant, SESSION, 20);
+    assert_eq!(items_of_ranges(&mut participant, SESSION), [3]);
 }
 
 #[test]
@@ -177,39 +173,44 @@ fn a_range_of_the_shortest_keys_has_no_more_than_symbols_can_tell_apart() {
         write(&engine, &format!("{number:05x}"), 10);
     }
     let mut participant = participant(&engine);
-    begin(&mut participant, PASS, RepairKind::Full, 20);
-    let ranges = items_of_ranges(&mut participant, PASS);
+    begin(&mut participant, SESSION, 20);
+    let ranges = items_of_ranges(&mut participant, SESSION);
     assert_eq!(ranges.iter().sum::<u64>(), KEYS);
     let most = *ranges.iter().max().unwrap();
     // Two nodes may share none of them.
-    let symbols = f64::from(super::exchange::SYMBOLS_TOTAL_MAX);
+    let symbols = f64::from(SYMBOLS_TOTAL_MAX);
     assert!(2.0 * 1.4 * (most as f64) < symbols, "{most} keys");
 }
 
 #[test]
-fn a_node_that_was_restarted_in_a_pass_does_not_say_that_what_it_got_is_durable() {
+fn a_node_that_was_restarted_in_a_session_does_not_say_that_what_it_got_is_durable() {
     let engine = engine();
     let mut before = participant(&engine);
-    begin(&mut before, PASS, RepairKind::Full, 20);
-    assert!(before.sync(PASS).unwrap());
+    begin(&mut before, SESSION, 20);
+    before.commit(SESSION).unwrap().unwrap();
     let mut restarted = participant(&engine);
-    assert!(!restarted.sync(PASS).unwrap());
-    assert_eq!(restarted.end(PASS, STORE, &[PEER]), None);
+    assert_eq!(restarted.commit(SESSION).err(), Some(UnknownRange));
+    assert!(!restarted.end(SESSION, STORE, &[PEER]));
 }
 
 #[test]
-fn passes_whose_drivers_are_gone_keep_no_other_from_beginning() {
+fn the_last_session_of_each_kind_takes_the_place_of_the_one_before() {
     let engine = engine();
     write(&engine, "k", 10);
     let mut participant = participant(&engine);
-    for pass in 0..20 {
-        begin(&mut participant, SessionId(pass), RepairKind::Full, 20);
+    for number in 1..20 {
+        begin(&mut participant, full(number), 20);
+        begin(&mut participant, incremental(number), 20);
+        let sessions: Vec<SessionId> = participant.sessions().collect();
+        assert_eq!(sessions, [incremental(number), full(number)]);
     }
-    assert_eq!(items_of_ranges(&mut participant, SessionId(19)), [1]);
+    assert_eq!(items_of_ranges(&mut participant, full(19)), [1]);
+    assert_eq!(items_of_ranges(&mut participant, incremental(19)), [1]);
+    assert_eq!(participant.digest(full(18), 0, None), Err(UnknownRange));
 }
 
 #[test]
-fn a_recent_pass_after_nothing_happened_reads_no_data_block() {
+fn an_incremental_session_after_nothing_happened_reads_no_data_block() {
     let engine = engine();
     for number in 0..1000 {
         write(&engine, &format!("{number:04}"), 10 + number);
@@ -217,35 +218,33 @@ fn a_recent_pass_after_nothing_happened_reads_no_data_block() {
     engine.flush().unwrap();
     let mut participant = participant(&engine);
     let cut = Timestamp::from_u64(5000);
-    begin(&mut participant, PASS, RepairKind::Full, cut.as_u64());
-    assert_eq!(items_of_ranges(&mut participant, PASS), [1000]);
+    begin(&mut participant, SESSION, cut.as_u64());
+    assert_eq!(items_of_ranges(&mut participant, SESSION), [1000]);
     let all = [PEER, NodeId::new(2)];
-    assert_eq!(participant.end(PASS, STORE, &all), Some(full(true)));
-    let recent = |participant: &mut Participant, pass| {
-        let begun = participant.begin((pass, RepairKind::Incremental), false, present(STORE));
-        let RepairAnswer::Begun { mut bounds, .. } = begun else {
-            panic!("{begun:?}");
-        };
-        // As the driver says: a node compares nothing with itself.
+    assert!(participant.end(SESSION, STORE, &all));
+    let compare = |participant: &mut Participant, session| {
+        let mut bounds = participant.begin(session, STORE).bounds;
+        // As the coordinator says: a node compares nothing with itself.
         bounds[0] = KeyBounds::constant(Timestamp::MAX);
-        participant.agree(pass, agreed(6000, bounds));
+        participant.agree(session, agreed(6000, bounds)).unwrap();
         let before = engine.statistics().data_blocks_fetched;
-        let items = items_of_ranges(participant, pass);
+        let items = items_of_ranges(participant, session);
         (items, engine.statistics().data_blocks_fetched - before)
     };
-    assert_eq!(recent(&mut participant, SessionId(8)), (vec![0], 0));
+    let compared = compare(&mut participant, incremental(8));
+    assert_eq!(compared, (vec![0], 0));
     // An old version that arrives late is compared, and so is what may hide it.
     write(&engine, "0500x", 5);
-    assert!(recent(&mut participant, SessionId(9)).0[0] > 0);
+    assert!(compare(&mut participant, incremental(9)).0[0] > 0);
 }
 
 #[test]
-fn a_pass_that_a_store_began_before_a_loss_shows_nothing_about_it() {
+fn a_session_that_a_store_began_before_a_loss_shows_nothing_about_it() {
     let engine = engine();
     let mut participant = participant(&engine);
-    begin(&mut participant, PASS, RepairKind::Full, 20);
-    items_of_ranges(&mut participant, PASS);
-    assert_eq!(participant.end(PASS, AFTER_A_LOSS, &[PEER]), None);
+    begin(&mut participant, SESSION, 20);
+    items_of_ranges(&mut participant, SESSION);
+    assert!(!participant.end(SESSION, AFTER_A_LOSS, &[PEER]));
 }
 
 #[test]
@@ -253,37 +252,28 @@ fn a_node_that_joins_again_does_not_pass_over_what_came_while_it_was_down() {
     let engine = engine();
     write(&engine, "k", 10);
     let mut before = participant(&engine);
-    begin(&mut before, PASS, RepairKind::Full, 20);
-    items_of_ranges(&mut before, PASS);
+    begin(&mut before, SESSION, 20);
+    items_of_ranges(&mut before, SESSION);
     let mut restarted = participant(&engine);
-    let everything = vec![KeyBounds::everything(); 3];
     for (participant, knows) in [(&mut before, true), (&mut restarted, false)] {
-        let kind = (PASS, RepairKind::Full);
-        participant.begin(kind, true, present(STORE));
-        participant.agree(PASS, agreed(20, everything.clone()));
+        begin(participant, next_attempt(7), 20);
         // It scans the rest again, whatever it had scanned before.
-        assert_eq!(items_of_ranges(participant, PASS), [1]);
-        assert_eq!(participant.end(PASS, STORE, &[PEER]), Some(full(knows)));
-        let next = (SessionId(8), RepairKind::Incremental);
-        let begun = participant.begin(next, false, present(STORE));
-        let RepairAnswer::Begun { bounds, .. } = begun else {
-            panic!("{begun:?}");
-        };
+        assert_eq!(items_of_ranges(participant, next_attempt(7)), [1]);
+        assert!(participant.end(next_attempt(7), STORE, &[PEER]));
+        let bounds = participant.begin(incremental(8), STORE).bounds;
         assert_eq!(bounds[PEER.index()] != KeyBounds::everything(), knows);
     }
 }
 
 #[test]
-fn damage_is_mended_after_a_whole_full_pass_that_found_all_nodes_clean() {
-    const LATER: SessionId = SessionId(8);
+fn damage_is_repaired_after_a_whole_full_session_that_found_all_nodes_equal() {
     let both = [PEER, NodeId::new(2)];
-    let full = |participant: &mut Participant, pass| begin(participant, pass, RepairKind::Full, 20);
-    for (label, clean_with, kind, is_mended) in [
-        ("with one of two", &both[..1], RepairKind::Full, false),
-        ("incremental", &both, RepairKind::Incremental, false),
-        ("begun before", &both, RepairKind::Full, false),
-        ("begun behind", &both, RepairKind::Full, false),
-        ("whole", &both, RepairKind::Full, true),
+    for (label, equal_with, session, is_repaired) in [
+        ("with one of two", &both[..1], full(8), false),
+        ("incremental", &both, incremental(8), false),
+        ("begun before", &both, full(8), false),
+        ("begun behind", &both, next_attempt(8), false),
+        ("whole", &both, full(8), true),
     ] {
         let disk = Arc::new(MemoryDisk::new());
         let (environment, executor) = environment(Arc::clone(&disk) as _);
@@ -292,39 +282,33 @@ fn damage_is_mended_after_a_whole_full_pass_that_found_all_nodes_clean() {
             write(&engine, &format!("{number:04}"), 10);
         }
         engine.flush().unwrap();
-        let mut participant = participant(&engine);
-        if label == "begun before" {
-            full(&mut participant, LATER);
-        }
+        let (mut participant, mut earlier) = (participant(&engine), participant(&engine));
+        begin(&mut earlier, full(8), 20);
         let names = disk.list(Path::new("/store")).unwrap();
         let table = names.iter().find(|name| name.ends_with(".sst")).unwrap();
         disk.corrupt(&Path::new("/store").join(table), 10, 1)
             .unwrap();
-        // The pass that finds the damage goes on behind it, and mends nothing.
-        full(&mut participant, PASS);
-        let kept: u64 = items_of_ranges(&mut participant, PASS).iter().sum();
+        // The session that finds the damage goes on behind it, and repairs nothing.
+        begin(&mut participant, SESSION, 20);
+        let kept: u64 = items_of_ranges(&mut participant, SESSION).iter().sum();
         assert!((1..1000).contains(&kept), "{kept}");
         executor.run_for(Duration::from_secs(1));
-        participant.end(PASS, STORE, &both);
+        participant.end(SESSION, STORE, &both);
         executor.run_for(Duration::from_secs(1));
         assert_eq!(engine.statistics().damaged_ranges, 1);
         assert!(engine.has_uncompared_damage());
 
-        match label {
-            "begun before" => {}
-            "begun behind" => {
-                participant.begin((LATER, kind), true, present(STORE));
-                let bounds = vec![KeyBounds::everything(); 3];
-                participant.agree(LATER, agreed(20, bounds));
-            }
-            _ => begin(&mut participant, LATER, kind, 20),
-        }
-        items_of_ranges(&mut participant, LATER);
-        let ended = participant.end(LATER, STORE, clean_with);
-        assert_eq!(ended.map(|ended| ended.kind), Some(kind), "{label}");
+        let participant = if label == "begun before" {
+            &mut earlier
+        } else {
+            begin(&mut participant, session, 20);
+            &mut participant
+        };
+        items_of_ranges(participant, session);
+        assert!(participant.end(session, STORE, equal_with), "{label}");
         executor.run_for(Duration::from_secs(1));
         let ranges = engine.statistics().damaged_ranges;
-        assert_eq!(ranges, u64::from(!is_mended), "{label}");
+        assert_eq!(ranges, u64::from(!is_repaired), "{label}");
     }
 }
 
@@ -342,12 +326,12 @@ fn a_version_in_a_sound_block_is_sent_although_a_damaged_one_may_hold_the_key() 
     let newest = Path::new("/store").join(tables.max().unwrap());
     disk.corrupt(&newest, 3, 1).unwrap();
     let mut participant = participant(&engine);
-    begin(&mut participant, PASS, RepairKind::Full, 30);
-    assert_eq!(items_of_ranges(&mut participant, PASS), [1]);
+    begin(&mut participant, SESSION, 30);
+    assert_eq!(items_of_ranges(&mut participant, SESSION), [1]);
     executor.run_for(Duration::from_secs(1));
     assert!(engine.is_damaged(b"k"));
     let key_hashes = vec![Item::key_hash_of(b"k")];
-    let entries = sent_of(&mut participant, (PASS, 0), PEER, key_hashes);
+    let entries = sent_of(&mut participant, (SESSION, 0), key_hashes);
     let timestamps = entries.iter().map(|entry| entry.timestamp().as_u64());
     assert_eq!(timestamps.collect::<Vec<_>>(), [10]);
 }
@@ -362,8 +346,8 @@ fn what_is_sent_is_read_in_parts_however_long_the_values_are() {
         engine.write(entry).unwrap();
     }
     let mut own = participant(&engine);
-    begin(&mut own, PASS, RepairKind::Full, 20);
-    assert_eq!(items_of_ranges(&mut own, PASS), [3]);
+    begin(&mut own, SESSION, 20);
+    assert_eq!(items_of_ranges(&mut own, SESSION), [3]);
     for (from, bytes_max, entries, read) in [
         (0, 1, 1, 1),
         (0, 1001, 1, 1),
@@ -372,7 +356,7 @@ fn what_is_sent_is_read_in_parts_however_long_the_values_are() {
         (3, 1, 0, 2),
         (5, 1, 0, 0),
     ] {
-        let newest = own.newest((PASS, 0), PEER, &keys[from..], bytes_max);
+        let newest = own.newest((SESSION, 0), &keys[from..], bytes_max);
         let Selected {
             entries: sent,
             read: count,
@@ -383,17 +367,17 @@ fn what_is_sent_is_read_in_parts_however_long_the_values_are() {
 }
 
 #[test]
-fn what_mends_have_brought_counts_for_the_next_node_if_the_store_has_it() {
+fn what_repair_writes_have_brought_counts_for_the_next_node_if_the_store_has_it() {
     let engine = engine();
     write(&engine, "b", 10);
-    let mended = Arc::new(WrittenKeys::default());
-    let mut participant = participant_with(&engine, NodeId::new(0), &mended);
-    begin(&mut participant, PASS, RepairKind::Full, 20);
-    assert_eq!(items_of_ranges(&mut participant, PASS), [1]);
-    let range = (PASS, 0);
+    let written = Arc::new(WrittenKeys::default());
+    let mut participant = participant_with(&engine, NodeId::new(0), &written);
+    begin(&mut participant, SESSION, 20);
+    assert_eq!(items_of_ranges(&mut participant, SESSION), [1]);
+    let range = (SESSION, 0);
     let before = participant.recount(range, PEER).unwrap();
     assert_eq!(before.items, 1);
-    // One mend is stored, one has become newer, one was refused, one is of another pass.
+    // One is stored, one has become newer, one was refused, one is of another session.
     for (key, timestamp) in [
         ("a", Some(12)),
         ("b", Some(13)),
@@ -403,16 +387,15 @@ fn what_mends_have_brought_counts_for_the_next_node_if_the_store_has_it() {
         if let Some(timestamp) = timestamp {
             write(&engine, key, timestamp);
         }
-        let pass = if key == "d" { SessionId(8) } else { PASS };
-        mended.note(pass, key.as_bytes());
+        let session = if key == "d" { full(8) } else { SESSION };
+        written.note(session, key.as_bytes());
     }
     let after = participant.recount(range, PEER).unwrap();
     let scanned = |number: u64| {
         let mut anew = participant_of(&engine, NodeId::new(0));
-        let pass = SessionId(number);
-        begin(&mut anew, pass, RepairKind::Full, 20);
-        assert_eq!(items_of_ranges(&mut anew, pass), [3]);
-        anew.recount((pass, 0), PEER).unwrap()
+        begin(&mut anew, full(number), 20);
+        assert_eq!(items_of_ranges(&mut anew, full(number)), [3]);
+        anew.recount((full(number), 0), PEER).unwrap()
     };
     let d = Timestamp::from_u64(14);
     let d = Entry::value(b"d", d, b"", Expiry::NEVER, 3);
@@ -422,28 +405,20 @@ fn what_mends_have_brought_counts_for_the_next_node_if_the_store_has_it() {
 }
 
 #[test]
-fn a_pass_that_nobody_asks_about_is_forgotten_although_no_other_begins() {
+fn a_session_that_nobody_asks_about_is_left_although_no_other_begins() {
     let clock = Arc::new(ManualClock::new(0));
-    let placement = Arc::new(Placement::new(["a", "b", "c"]));
+    let engine = engine();
     let mut participant = Participant::new(PartEnvironment {
-        engine: engine(),
         clock: Arc::clone(&clock) as Arc<dyn Clock>,
-        placement,
-        own: NodeId::new(0),
-        mended: Arc::default(),
-        bounds: Arc::default(),
-        is_receiver: Box::new(|| false),
-        expiry: expiry(),
-        sizes: RepairSizes::default(),
-        ingest_bytes_max: 8 << 20,
+        ..part_environment(&engine, NodeId::new(0))
     });
-    begin(&mut participant, PASS, RepairKind::Full, 20);
-    clock.advance(super::SESSION_IDLE_MAX / 2);
+    begin(&mut participant, SESSION, 20);
+    clock.advance(SESSION_IDLE_MAX / 2);
     participant.forget_idle();
-    assert!(participant.sync(PASS).unwrap());
-    clock.advance(super::SESSION_IDLE_MAX);
+    assert!(participant.commit(SESSION).is_ok());
+    clock.advance(SESSION_IDLE_MAX);
     participant.forget_idle();
-    assert!(!participant.sync(PASS).unwrap());
+    assert!(participant.commit(SESSION).is_err());
 }
 
 #[test]
@@ -464,11 +439,11 @@ fn an_offer_of_a_key_that_may_be_damaged_is_wanted_unless_the_scan_has_shown_the
     let wanted = || {
         [0, 1, 2].map(|own| {
             let mut participant = participant_of(&engine, NodeId::new(own));
-            begin(&mut participant, PASS, RepairKind::Full, 20);
-            items_of_ranges(&mut participant, PASS);
+            begin(&mut participant, SESSION, 20);
+            items_of_ranges(&mut participant, SESSION);
             executor.run_for(Duration::from_secs(1));
             participant
-                .offered((PASS, 0), &offers)
+                .offered((SESSION, 0), &offers)
                 .unwrap()
                 .unwrap()
                 .wanted
@@ -481,4 +456,74 @@ fn an_offer_of_a_key_that_may_be_damaged_is_wanted_unless_the_scan_has_shown_the
         .unwrap();
     assert_eq!(wanted(), [vec![0, 1], vec![0, 1], vec![0, 1]]);
     assert!(engine.is_damaged(b"k"));
+}
+
+#[test]
+fn a_key_behind_the_last_one_is_never_ahead_of_the_scan() {
+    let engine = engine();
+    for key in ["b", "m"] {
+        write(&engine, key, 10);
+    }
+    let mut participant = participant(&engine);
+    participant.begin(SESSION, STORE);
+    participant.close(SESSION, b"", Admission::Ordinary).unwrap();
+    // A read repair of "z" would be taken, and never be met.
+    write(&engine, "z", 10);
+    let bounds = vec![KeyBounds::everything(); 3];
+    participant.agree(SESSION, agreed(20, bounds)).unwrap();
+    let ahead = |from: &'static [u8]| {
+        let until = Bytes::from_static(b"m\0");
+        Some((Bytes::from_static(from), Some(until)))
+    };
+    assert_eq!(participant.keys_ahead(SESSION), ahead(b""));
+    let mut was_asked = false;
+    let asked = participant.advance(SESSION, b"", || {
+        was_asked = true;
+        Ok(())
+    });
+    assert!(asked.is_ok() && was_asked, "the scan says when it begins");
+    assert_eq!(participant.keys_ahead(SESSION), None);
+    assert_eq!(reach(&mut participant, SESSION, b""), None);
+    let summary = participant.digest(SESSION, 0, None).unwrap();
+    assert_eq!(summary.digests[PEER.index()].items, 2);
+    // A session that goes on has scanned what is before its checkpoint.
+    participant.begin(next_attempt(7), STORE);
+    participant
+        .close(next_attempt(7), b"k", Admission::Ordinary)
+        .unwrap();
+    let (from, until) = participant.keys_ahead(next_attempt(7)).unwrap();
+    assert_eq!((&from[..], until.as_deref()), (&b"k"[..], Some(&b"z\0"[..])));
+}
+
+#[test]
+fn a_version_whose_tombstone_a_damaged_block_may_have_held_is_not_sent_below_the_threshold() {
+    let disk = Arc::new(MemoryDisk::new());
+    let (environment, executor) = environment(Arc::clone(&disk) as _);
+    let (engine, _) = Engine::open(environment, Options::default()).unwrap();
+    for timestamp in [10, 20] {
+        write(&engine, "k", timestamp);
+        engine.flush().unwrap();
+    }
+    let names = disk.list(Path::new("/store")).unwrap();
+    let tables = names.iter().filter(|name| name.ends_with(".sst"));
+    let newest = Path::new("/store").join(tables.max().unwrap());
+    disk.corrupt(&newest, 3, 1).unwrap();
+    for (below, is_sent) in [(10, true), (11, false)] {
+        let mut participant = Participant::new(PartEnvironment {
+            uncertain_below: Box::new(move || Timestamp::from_u64(below)),
+            ..part_environment(&engine, NodeId::new(0))
+        });
+        begin(&mut participant, SESSION, 30);
+        items_of_ranges(&mut participant, SESSION);
+        executor.run_for(Duration::from_secs(1));
+        let keys = [Bytes::from_static(b"k")];
+        let newest = participant.newest((SESSION, 0), &keys, usize::MAX);
+        let Selected {
+            entries, is_all, ..
+        } = newest.unwrap().unwrap();
+        assert_eq!((entries.len() == 1, is_all), (is_sent, is_sent), "{below}");
+        let run = participant.run((SESSION, 0), PEER, None, Vec::new());
+        let entries = run.unwrap().unwrap().entries().unwrap();
+        assert_eq!(entries.len() == 1, is_sent, "{below}");
+    }
 }

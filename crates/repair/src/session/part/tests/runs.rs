@@ -1,20 +1,23 @@
-//! Runs between the parts of several nodes in a pass, on stores in memory.
+//! Runs between the parts of several nodes in a session, on stores in memory.
 
-use super::exchange::RangeId;
-use super::participant::{Advance, Participant, PartEnvironment};
-use super::runs::{Gap, RunRefusal};
-use super::tests::{begin, engine_on, expiry, participant_of, reach, sent_of};
+use super::{begin, engine_on, part_environment, participant_of, reach, sent_of};
 use crate::RepairSizes;
-use base::{Entry, Expiry, ManualClock, Timestamp};
+use crate::session::part::{Advance, Gap, PartEnvironment, Participant, RangeId, RunRefusal};
+use base::{Entry, Expiry, Timestamp};
 use bytes::Bytes;
-use cluster::sweep::{Digest, Item, SessionId, RepairKind};
+use cluster::repair::SessionId;
+use cluster::sweep::{Digest, Item};
 use cluster::{NodeId, Placement};
 use lsm::Engine;
 use lsm_testing::{BlockingWrite, MemoryDisk};
-use peer::RepairAnswer;
 use std::sync::Arc;
 
-const PASS: SessionId = SessionId(7);
+const SESSION: SessionId = session_of(7);
+
+const fn session_of(number: u64) -> SessionId {
+    super::full(number)
+}
+
 const CUT: u64 = 1 << 40;
 
 /// A node and its store.
@@ -59,26 +62,25 @@ impl TestNode {
     /// The keys with these hashes that it holds or has pulled.
     fn entries(&mut self, range: RangeId, keys: &[&str]) -> Vec<Entry> {
         let hashes = keys.iter().map(|key| Item::key_hash_of(key.as_bytes()));
-        let lacking = NodeId::new(u8::MAX);
-        sent_of(&mut self.own, range, lacking, hashes.collect())
+        sent_of(&mut self.own, range, hashes.collect())
     }
 }
 
-/// Walks all nodes through a pass; `compare` gets each range, with the digests of each
+/// Walks all nodes through a session; `compare` gets each range, with the digests of each
 /// node.
 fn walk(
     nodes: &mut [&mut TestNode],
-    pass: SessionId,
+    session: SessionId,
     mut compare: impl FnMut(&mut [&mut TestNode], RangeId, &[Vec<Digest>]),
 ) {
     for node in nodes.iter_mut() {
-        begin(&mut node.own, pass, RepairKind::Full, CUT);
+        begin(&mut node.own, session, CUT);
     }
     let mut start = Bytes::new();
     for range in 0.. {
         let mut end = None;
         for node in nodes.iter_mut() {
-            let reached = reach(&mut node.own, pass, &start);
+            let reached = reach(&mut node.own, session, &start);
             end = match (end, reached) {
                 (None, reached) => reached,
                 (Some(end), Some(reached)) => Some(Bytes::min(end, reached)),
@@ -87,14 +89,14 @@ fn walk(
         }
         let digests: Vec<Vec<Digest>> = nodes
             .iter_mut()
-            .map(|node| match node.own.digest(pass, range, end.as_deref()) {
-                RepairAnswer::Digests { digests, .. } => digests,
-                answer => panic!("no digests: {answer:?}"),
+            .map(|node| {
+                let summary = node.own.digest(session, range, end.as_deref());
+                summary.unwrap().digests
             })
             .collect();
-        compare(nodes, (pass, range), &digests);
+        compare(nodes, (session, range), &digests);
         for node in nodes.iter_mut() {
-            node.own.push_pulled(pass).unwrap();
+            node.own.push_streamed(session).unwrap();
         }
         match end {
             Some(end) => start = end,
@@ -161,14 +163,14 @@ fn mixed() -> Vec<Entry> {
 }
 
 #[test]
-fn a_store_that_is_empty_pulls_everything_once() {
+fn a_store_that_is_empty_is_streamed_everything_once() {
     let all = mixed();
     let mut full = TestNode::with(0, &all);
     let mut other = TestNode::with(2, &all);
     let mut lost = TestNode::new(1);
     let (mut sent, mut ranges) = (0, 0);
     let pair = &mut [&mut full, &mut lost, &mut other];
-    walk(pair, PASS, |nodes, range, digests| {
+    walk(pair, SESSION, |nodes, range, digests| {
         let [full, lost, other] = nodes else {
             panic!("three nodes");
         };
@@ -181,12 +183,12 @@ fn a_store_that_is_empty_pulls_everything_once() {
     });
     assert!(ranges > 1, "{ranges} ranges");
     assert_eq!(sent, all.len());
-    assert_eq!(lost.own.sync(PASS).ok(), Some(true));
+    lost.own.commit(SESSION).unwrap().unwrap();
     assert!(lost.stored() == all);
 }
 
 #[test]
-fn what_is_pulled_of_a_range_is_bounded() {
+fn what_is_streamed_of_a_range_is_bounded() {
     let entry = |number: u64| {
         let (key, value) = (format!("{number:02}"), [b'v'; 998]);
         Entry::value(key.as_bytes(), timestamp_of(5), &value, Expiry::NEVER, 3)
@@ -195,21 +197,13 @@ fn what_is_pulled_of_a_range_is_bounded() {
     let mut full = TestNode::with(0, &all);
     let mut lost = TestNode::new(1);
     lost.own = Participant::new(PartEnvironment {
-        engine: lost.engine.clone(),
-        clock: Arc::new(ManualClock::new(0)),
-        placement: Arc::new(Placement::new(["a", "b", "c"])),
-        own: lost.number,
-        mended: Arc::default(),
-        bounds: Arc::default(),
-        is_receiver: Box::new(|| false),
-        expiry: expiry(),
         sizes: RepairSizes {
             range_bytes: 10_000,
             ..RepairSizes::default()
         },
-        ingest_bytes_max: 8 << 20,
+        ..part_environment(&lost.engine, lost.number)
     });
-    walk(&mut [&mut full, &mut lost], PASS, |nodes, range, _| {
+    walk(&mut [&mut full, &mut lost], SESSION, |nodes, range, _| {
         let mut take = |from: usize, to: usize| {
             let after = from.checked_sub(1);
             let after = after.map(|last| Bytes::copy_from_slice(all[last].key()));
@@ -224,13 +218,13 @@ fn what_is_pulled_of_a_range_is_bounded() {
 }
 
 #[test]
-fn what_was_not_committed_is_pulled_again_and_what_was_is_not() {
+fn what_was_not_committed_is_streamed_again_and_what_was_is_not() {
     let all = mixed();
     let mut full = TestNode::with(0, &all);
     let mut lost = TestNode::new(1);
-    let mut pass_of = |lost: &mut TestNode, pass| {
+    let mut repaired = |lost: &mut TestNode, session| {
         let mut sent = 0;
-        walk(&mut [&mut full, lost], pass, |nodes, range, digests| {
+        walk(&mut [&mut full, lost], session, |nodes, range, digests| {
             let [full, lost] = nodes else {
                 panic!("two nodes");
             };
@@ -238,16 +232,16 @@ fn what_was_not_committed_is_pulled_again_and_what_was_is_not() {
         });
         sent
     };
-    assert_eq!(pass_of(&mut lost, SessionId(1)), all.len());
-    // The node restarts before the pass is made durable.
+    assert_eq!(repaired(&mut lost, session_of(1)), all.len());
+    // The node restarts before the session is made durable.
     assert_eq!(lost.stored(), []);
     lost.own = participant_of(&lost.engine, lost.number);
-    assert!(!lost.own.sync(SessionId(1)).unwrap());
+    assert!(lost.own.commit(session_of(1)).is_err());
     assert_eq!(lost.stored(), []);
-    assert_eq!(pass_of(&mut lost, SessionId(2)), all.len());
-    assert!(lost.own.sync(SessionId(2)).unwrap());
+    assert_eq!(repaired(&mut lost, session_of(2)), all.len());
+    lost.own.commit(session_of(2)).unwrap().unwrap();
     lost.own = participant_of(&lost.engine, lost.number);
-    assert_eq!(pass_of(&mut lost, SessionId(3)), 0);
+    assert_eq!(repaired(&mut lost, session_of(3)), 0);
     assert!(lost.stored() == all);
 }
 
@@ -260,7 +254,7 @@ fn a_second_peer_sends_only_what_the_first_one_lacks() {
     let mut other = TestNode::with(2, &[&first[..], &newer, &more].concat());
     let mut lost = TestNode::new(1);
     let nodes = &mut [&mut one, &mut lost, &mut other];
-    walk(nodes, PASS, |nodes, range, digests| {
+    walk(nodes, SESSION, |nodes, range, digests| {
         let [one, lost, other] = nodes else {
             panic!("three nodes");
         };
@@ -277,7 +271,7 @@ fn a_second_peer_sends_only_what_the_first_one_lacks() {
         let run = lost.own.run(range, one.number, None, Vec::new());
         assert_eq!(run.unwrap().unwrap().entries().unwrap().len(), 400);
     });
-    assert!(lost.own.sync(PASS).unwrap());
+    lost.own.commit(SESSION).unwrap().unwrap();
     assert!(lost.stored() == other.stored());
 }
 
@@ -287,7 +281,7 @@ fn only_replicas_are_sent_a_version() {
     let placement = Placement::new(["a", "b", "c"]);
     let mut full = TestNode::with(0, &entries);
     let mut lost = TestNode::new(1);
-    // The surplus copies of the first node are announced, not pulled.
+    // The non-owned copies of the first node are announced, not pulled.
     let of_lost = entries.iter().filter(|entry| {
         let replicas = placement.replicas(entry.key(), 2);
         [0, 1]
@@ -297,13 +291,13 @@ fn only_replicas_are_sent_a_version() {
     });
     let of_lost: Vec<Entry> = of_lost.cloned().collect();
     let nodes = &mut [&mut full, &mut lost];
-    walk(nodes, PASS, |nodes, range, digests| {
+    walk(nodes, SESSION, |nodes, range, digests| {
         let [full, lost] = nodes else {
             panic!("two nodes");
         };
         assert_eq!(pull(full, lost, range, digests[0][1]), of_lost.len());
     });
-    assert!(lost.own.sync(PASS).unwrap());
+    lost.own.commit(SESSION).unwrap().unwrap();
     assert!(lost.stored() == of_lost);
 }
 
@@ -311,16 +305,12 @@ fn only_replicas_are_sent_a_version() {
 fn a_run_that_was_not_asked_for_is_refused_and_nothing_of_it_is_taken() {
     // The keys from "m" on belong to the next range.
     let mut lost = TestNode::new(1);
-    begin(&mut lost.own, PASS, RepairKind::Full, CUT);
-    let end = lost.own.advance(PASS, b"b").unwrap();
+    begin(&mut lost.own, SESSION, CUT);
+    let end = lost.own.advance(SESSION, b"b", || Ok(())).unwrap();
     assert!(matches!(end, Advance::GoOn));
     let end = Some(Bytes::from_static(b"m"));
-    let digests = lost.own.digest(PASS, 0, end.as_deref());
-    assert!(
-        matches!(digests, RepairAnswer::Digests { .. }),
-        "{digests:?}"
-    );
-    let range = (PASS, 0);
+    assert!(lost.own.digest(SESSION, 0, end.as_deref()).is_ok());
+    let range = (SESSION, 0);
     let placement = Placement::new(["a", "b", "c"]);
     let mut keys = (0..).map(|number| format!("c{number}"));
     let foreign = keys.find(|key| placement.preference_list(key.as_bytes(), 1)[0] != lost.number);
@@ -340,23 +330,23 @@ fn a_run_that_was_not_asked_for_is_refused_and_nothing_of_it_is_taken() {
         let taken = lost.own.take_run(range, after.as_ref(), entries);
         assert_eq!(taken, Err(RunRefusal::Malformed(what)));
     }
-    let unknown = lost.own.take_run((PASS, 1), None, vec![entry("c")]);
+    let unknown = lost.own.take_run((SESSION, 1), None, vec![entry("c")]);
     assert_eq!(unknown, Err(RunRefusal::Unknown));
     let taken = lost.own.take_run(range, None, vec![entry("c")]).unwrap();
     assert_eq!(taken.keys, 1);
-    assert!(lost.own.sync(PASS).unwrap());
+    lost.own.commit(SESSION).unwrap().unwrap();
     assert_eq!(lost.stored(), [entry("c")]);
 }
 
 #[test]
-fn a_version_that_is_too_long_for_a_run_is_left_to_mends() {
+fn a_version_that_is_too_long_for_a_run_is_left_to_repair_writes() {
     let long = vec![b'v'; peer::RUN_ENTRY_BYTES_MAX];
     let mut entries: Vec<Entry> = (0..50).map(|n| put(&format!("{n:03}"), 5, 3)).collect();
     entries[20] = Entry::value(b"020", timestamp_of(5), &long, Expiry::NEVER, 3);
     let mut full = TestNode::with(0, &entries);
     let mut lost = TestNode::new(1);
     let nodes = &mut [&mut full, &mut lost];
-    walk(nodes, PASS, |nodes, range, digests| {
+    walk(nodes, SESSION, |nodes, range, digests| {
         let [full, lost] = nodes else {
             panic!("two nodes");
         };

@@ -9,9 +9,9 @@ use crate::net::Listener;
 use crate::net::channel::Channel;
 use crate::status::held_back;
 use api::status::HeldBackBy;
-use cluster::sweep::PassKind;
+use cluster::sweep::RepairKind;
 use hyper::StatusCode;
-use node::PassReport;
+use node::SessionReport;
 use schemars::JsonSchema;
 use serde::Serialize;
 use tokens::RequestedKeys;
@@ -22,7 +22,7 @@ use tokio::time::timeout;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RepairParameters {
     /// What to compare.
-    kind: PassKind,
+    kind: RepairKind,
     /// Whether to answer only after the repair has ended.
     wait: bool,
 }
@@ -56,13 +56,13 @@ struct Report {
 }
 
 impl Report {
-    fn of(report: PassReport, listener: &Listener) -> Self {
+    fn of(report: SessionReport, listener: &Listener) -> Self {
         Self {
-            clean: report.clean_pairs == report.pairs,
+            clean: report.equal_pairs == report.pairs,
             ranges: report.ranges,
             ranges_differing: report.differing,
             pairs: report.pairs,
-            pairs_equal: report.clean_pairs,
+            pairs_equal: report.equal_pairs,
             held_back: if report.is_held_back {
                 held_back(
                     listener.shared(),
@@ -91,9 +91,9 @@ fn parameters(query: Option<&str>) -> Result<RepairParameters, ParameterError> {
     }
     Ok(RepairParameters {
         kind: if full.unwrap_or(false) {
-            PassKind::Full
+            RepairKind::Full
         } else {
-            PassKind::Recent
+            RepairKind::Incremental
         },
         wait: wait.unwrap_or(false),
     })
@@ -106,7 +106,7 @@ pub(in crate::http::resources) async fn answer(exchange: HttpExchange<'_>) -> An
     exchange.check_body_limit()?;
     let node = exchange.listener.worker.node();
     let ordered = node
-        .order_sweep(parameters.kind)
+        .order_repair(parameters.kind)
         .ok_or_else(Problem::no_other_nodes)?;
     let report = if parameters.wait {
         wait(exchange.listener, exchange.channel, ordered.report).await
@@ -132,8 +132,8 @@ pub(in crate::http::resources) async fn answer(exchange: HttpExchange<'_>) -> An
 async fn wait(
     listener: &Listener,
     channel: &Channel,
-    mut report: oneshot::Receiver<PassReport>,
-) -> Option<PassReport> {
+    mut report: oneshot::Receiver<SessionReport>,
+) -> Option<SessionReport> {
     while is_still_waiting(listener, channel).await {
         if let Ok(ended) = timeout(CHECK_PERIOD, &mut report).await {
             return ended.ok();
@@ -149,10 +149,10 @@ mod tests {
     #[test]
     fn parameters_are_switches() {
         for (query, kind, wait) in [
-            (None, PassKind::Recent, false),
-            (Some("full=false&wait=false"), PassKind::Recent, false),
-            (Some("wait=true"), PassKind::Recent, true),
-            (Some("full=true"), PassKind::Full, false),
+            (None, RepairKind::Incremental, false),
+            (Some("full=false&wait=false"), RepairKind::Incremental, false),
+            (Some("wait=true"), RepairKind::Incremental, true),
+            (Some("full=true"), RepairKind::Full, false),
         ] {
             let expected = RepairParameters { kind, wait };
             assert_eq!(parameters(query), Ok(expected), "{query:?}");

@@ -1,4 +1,4 @@
-//! Full sweeps that go on from a checkpoint.
+//! Full repairs that go on from a checkpoint.
 
 use super::{GRACE, LONG, all_forget, forgotten, run, three};
 use crate::clock::BEGIN_UNIX_MS;
@@ -8,14 +8,14 @@ use crate::scenario::Scenario;
 use crate::value;
 use base::{Entry, Expiry, Kind, Timestamp};
 use checker::OperationId;
-use cluster::sweep::PassKind;
+use cluster::sweep::RepairKind;
 use std::cell::Cell;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// The host that drives the sweep, which the first of all goes on with, and the one that lacks
+/// The host that coordinates the repair, which the first of all goes on with, and the one that lacks
 /// everything.
-const DRIVER: HostNumber = 0;
+const COORDINATOR: HostNumber = 0;
 const LACKING: HostNumber = 1;
 
 const KEYS: u64 = 200;
@@ -26,13 +26,13 @@ fn old_value(key: u64) -> Entry {
     Entry::value(&key_bytes(key), timestamp, &value, Expiry::NEVER, 3)
 }
 
-/// What a node gets in bulk is in no table before the next checkpoint. So the checkpoint must
+/// What is streamed to a node is in no table before the next checkpoint. So the checkpoint must
 /// not be ahead of that: a node that is restarted goes on there, and what it has lost counts as
 /// compared.
 #[test]
 fn what_a_checkpoint_passes_over_outlives_a_restart() {
     let gone_on = Cell::new(0);
-    // Several ranges, each with enough keys to be sent in bulk.
+    // Several ranges, each with enough keys to be streamed.
     let scenario = Scenario {
         keys: KEYS,
         range_keys: 64,
@@ -40,19 +40,19 @@ fn what_a_checkpoint_passes_over_outlives_a_restart() {
     };
     for requests in 4..24 {
         run(scenario.clone(), async |world| {
-            for host in [DRIVER, 2].map(|number| &world.hosts[number]) {
+            for host in [COORDINATOR, 2].map(|number| &world.hosts[number]) {
                 for key in 0..KEYS {
                     host.store(old_value(key)).unwrap();
                 }
             }
             sleep(GRACE).await;
-            let (lacking, driver) = (&world.hosts[LACKING], &world.hosts[DRIVER]);
-            let before = lacking.sweep_requests().unwrap_or(0);
-            let sweeps = driver.full_sweeps();
-            driver.order_sweep(PassKind::Full);
+            let (lacking, coordinator) = (&world.hosts[LACKING], &world.hosts[COORDINATOR]);
+            let before = lacking.repair_requests().unwrap_or(0);
+            let repairs = coordinator.full_repairs();
+            coordinator.order_repair(RepairKind::Full);
             let began = Instant::now();
-            let is_running = || driver.full_sweeps() == sweeps && began.elapsed() < LONG;
-            let is_early = || lacking.sweep_requests() < Some(before + requests);
+            let is_running = || coordinator.full_repairs() == repairs && began.elapsed() < LONG;
+            let is_early = || lacking.repair_requests() < Some(before + requests);
             while is_running() && is_early() {
                 sleep(Duration::from_millis(1)).await;
             }
@@ -60,7 +60,7 @@ fn what_a_checkpoint_passes_over_outlives_a_restart() {
             lacking.crash(Crash::Kill);
             world.start(LACKING);
             // One that cannot go on leaves the bound where it is.
-            let has_risen = || forgotten(driver) > old_value(KEYS).timestamp();
+            let has_risen = || forgotten(coordinator) > old_value(KEYS).timestamp();
             while !has_risen() && began.elapsed() < LONG {
                 sleep(Duration::from_millis(50)).await;
             }
@@ -76,35 +76,35 @@ fn what_a_checkpoint_passes_over_outlives_a_restart() {
     assert!(gone_on.get() > 3, "{gone_on:?}");
 }
 
-/// A mend of another sweep that was long on its way comes in behind the scan, and then the node
-/// is restarted. The sweep goes on from a checkpoint behind that key. The tombstone that hides
+/// A read repair that was long on its way comes in behind the scan, and then the node
+/// is restarted. The session goes on from a checkpoint behind that key. The tombstone that hides
 /// the version is on one node alone, so it is compared with no other.
 #[test]
 fn what_came_in_behind_a_scan_before_a_restart_does_not_outlive_its_tombstone() {
-    let (gone_on, _) = late_mends(LateMend::BeforeRestart);
+    let (gone_on, _) = late_read_repairs(Late::BeforeRestart);
     assert!(gone_on > 3, "{gone_on}");
 }
 
-/// The same without a restart, until the sweep has ended: when all nodes have said that nothing
-/// has come in behind the scan, and have not heard yet that the forget bound has risen, nothing
+/// The same without a restart, until the session has ended: when all nodes have said that nothing
+/// has come in behind the scan, and have not heard yet that the GC threshold has risen, nothing
 /// may come in either.
 #[test]
-fn what_comes_in_while_the_bound_rises_does_not_outlive_its_tombstone() {
-    let (taken, _) = late_mends(LateMend::AtAnyTime);
+fn what_comes_in_while_the_threshold_rises_does_not_outlive_its_tombstone() {
+    let (taken, _) = late_read_repairs(Late::AtAnyTime);
     assert!(taken > 3, "{taken}");
 }
 
 /// The same while one node takes long to answer. The others have answered, and cannot know for how
-/// long the bound may still rise.
+/// long the threshold may still rise.
 #[test]
 fn what_comes_in_while_another_node_takes_long_does_not_outlive_its_tombstone() {
-    let (_, refused) = late_mends(LateMend::WhileOneIsSlow);
+    let (_, refused) = late_read_repairs(Late::WhileOneIsSlow);
     assert!(refused > 0, "no repair came behind the last question");
 }
 
-/// When a mend comes late.
+/// When a read repair comes late.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum LateMend {
+enum Late {
     /// The node that it comes to is restarted afterwards.
     BeforeRestart,
     AtAnyTime,
@@ -112,16 +112,16 @@ enum LateMend {
     WhileOneIsSlow,
 }
 
-/// Runs sweeps in which a mend comes late, at different times. Returns in how many of them it was
+/// Runs full repairs in which a read repair comes late, at different times. Returns in how many of them it was
 /// taken before they ended, and in how many it was not.
-fn late_mends(when: LateMend) -> (u32, u32) {
-    /// How long a job of a slow node takes at most, and how long the mend takes.
+fn late_read_repairs(when: Late) -> (u32, u32) {
+    /// How long a job of a slow node takes at most, and how long the read repair takes.
     const SLOW_MS: u64 = 9_000;
     const LATE: Duration = Duration::from_secs(11);
     // The first key of all.
     const FIRST: u64 = 0;
     let (gone_on, refused) = (Cell::new(0), Cell::new(0));
-    let restarts = when == LateMend::BeforeRestart;
+    let restarts = when == Late::BeforeRestart;
     let scenario = Scenario {
         keys: KEYS,
         range_keys: 64,
@@ -130,7 +130,7 @@ fn late_mends(when: LateMend) -> (u32, u32) {
     for requests in 4..40 {
         run(scenario.clone(), async |world| {
             let preference_list = world.placement.preference_list(&key_bytes(FIRST), 3);
-            let [own, driver, lacking] = [0, 1, 2].map(|place| preference_list[place].index());
+            let [own, coordinator, lacking] = [0, 1, 2].map(|place| preference_list[place].index());
             let timestamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 5_000);
             let tombstone = Entry::tombstone(&key_bytes(FIRST), timestamp, 1);
             world.hosts[own].store(tombstone).unwrap();
@@ -144,23 +144,23 @@ fn late_mends(when: LateMend) -> (u32, u32) {
                 let held = world.hosts[number].held(FIRST).unwrap();
                 held.is_some_and(|held| held.kind() == Kind::Value)
             };
-            let (host, sweeps) = (&world.hosts[driver], world.hosts[driver].full_sweeps());
-            let before = world.hosts[lacking].sweep_requests().unwrap_or(0);
-            host.order_sweep(PassKind::Full);
+            let host = &world.hosts[coordinator];
+            let repairs = host.full_repairs();
+            let before = world.hosts[lacking].repair_requests().unwrap_or(0);
+            host.order_repair(RepairKind::Full);
             let began = Instant::now();
-            let is_running = || host.full_sweeps() == sweeps && began.elapsed() < LONG;
-            let is_early = || world.hosts[lacking].sweep_requests() < Some(before + requests);
+            let is_running = || host.full_repairs() == repairs && began.elapsed() < LONG;
+            let is_early = || world.hosts[lacking].repair_requests() < Some(before + requests);
             while is_running() && is_early() {
                 sleep(Duration::from_millis(1)).await;
             }
-            // A recent sweep lets writes settle first, so it compares nothing meanwhile.
-            world.hosts[own].order_sweep(PassKind::Recent);
-            sleep(Duration::from_millis(5)).await;
-            if when == LateMend::WhileOneIsSlow {
+            if when == Late::WhileOneIsSlow {
                 world.hosts[own].set_work_ms_max(SLOW_MS);
                 sleep(LATE).await;
             }
-            let late = host.send_late_mend(lacking, old_value(FIRST)).unwrap();
+            let known = forgotten(host);
+            let late = host.send_read_repair(known, lacking, old_value(FIRST));
+            let late = late.unwrap();
             late.answer.await.unwrap();
             world.hosts[own].set_work_ms_max(1);
             if restarts && !is_running() {
@@ -181,7 +181,7 @@ fn late_mends(when: LateMend) -> (u32, u32) {
             all_forget(&world, timestamp).await;
             for _ in 0..4 {
                 world.hosts.iter().for_each(|host| host.compact());
-                host.order_sweep(PassKind::Full);
+                host.order_repair(RepairKind::Full);
                 sleep(GRACE).await;
             }
             let held: Vec<HostNumber> = (0..3).filter(|number| is_value(*number)).collect();

@@ -9,7 +9,7 @@ use crate::host::{Acceptance, Crash, key_bytes};
 use crate::value;
 use base::{Clock, Entry, Expiry, Timestamp};
 use checker::{Action, OperationId, Outcome, Request};
-use cluster::sweep::PassKind;
+use cluster::sweep::RepairKind;
 use tokio::time::sleep;
 
 const YEAR_MS: i64 = 365 * 24 * 3600 * 1000;
@@ -59,7 +59,7 @@ fn bounds_from_the_future_are_lowered_and_nothing_that_was_deleted_comes_back() 
         }
         let late_past = Timestamp::from_unix_ms(right + 4 * YEAR_MS as u64);
         until("the GC threshold is in the future", || {
-            world.hosts[0].order_sweep(PassKind::Full);
+            world.hosts[0].order_repair(RepairKind::Full);
             world.hosts.iter().all(|host| forgotten(host) > late_past)
         })
         .await;

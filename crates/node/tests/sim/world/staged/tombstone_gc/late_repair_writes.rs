@@ -6,7 +6,7 @@ use super::{
 };
 use crate::scenario::Scenario;
 use checker::{Action, Request};
-use cluster::sweep::PassKind;
+use cluster::sweep::RepairKind;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::spawn_local;
@@ -46,19 +46,19 @@ fn a_late_repair_does_not_outlive_a_tombstone_of_fewer_copies() {
             }
             // The repair stalls.
             sleep(Duration::from_millis(250)).await;
-            hosts[1].order_sweep(PassKind::Full);
+            hosts[1].order_repair(RepairKind::Full);
             sleep(Duration::from_millis(after_ms)).await;
             world.network.heal(holder, lacking);
             let _outcome = asking.await.unwrap();
             until("all forget the tombstone", || {
-                hosts[1].order_sweep(PassKind::Full);
+                hosts[1].order_repair(RepairKind::Full);
                 let timestamp = its_tombstone(2).timestamp();
                 hosts.iter().all(|host| forgotten(host) > timestamp)
             })
             .await;
             hosts.iter().for_each(|host| host.compact());
             for _ in 0..4 {
-                hosts[1].order_sweep(PassKind::Full);
+                hosts[1].order_repair(RepairKind::Full);
                 sleep(GRACE).await;
                 for host in &hosts {
                     assert!(

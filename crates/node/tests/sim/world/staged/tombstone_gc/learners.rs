@@ -10,7 +10,7 @@ use crate::scenario::Scenario;
 use crate::value;
 use base::{Entry, Expiry, Timestamp};
 use checker::{Action, Content, OperationId, Outcome, Request};
-use cluster::sweep::PassKind;
+use cluster::sweep::RepairKind;
 use lsm::Durability;
 use std::rc::Rc;
 use std::time::Duration;
@@ -54,7 +54,7 @@ fn stores_that_lack_something_do_not_bring_back_to_each_other_what_was_deleted()
         ..three()
     };
     // While one node is away no full pass can tell what was deleted.
-    for kind in [PassKind::Recent, PassKind::Full] {
+    for kind in [RepairKind::Incremental, RepairKind::Full] {
         run(scenario.clone(), async |world| {
             for host in &world.hosts {
                 store(host, &old_value(3)).await;
@@ -74,14 +74,14 @@ fn stores_that_lack_something_do_not_bring_back_to_each_other_what_was_deleted()
             world.start(1);
             let began = Instant::now();
             while began.elapsed() < LONG {
-                remembering.order_sweep(kind);
-                restored.order_sweep(kind);
+                remembering.order_repair(kind);
+                restored.order_repair(kind);
                 sleep(Duration::from_millis(200)).await;
                 assert!(!is_value(remembering), "it came back, {kind:?}");
             }
             world.start(2);
             until("all stores count", || {
-                remembering.order_sweep(PassKind::Full);
+                remembering.order_repair(RepairKind::Full);
                 world.hosts.iter().all(is_voter)
             })
             .await;
@@ -106,16 +106,16 @@ fn a_store_that_was_accepted_is_filled_once_and_then_read_as_any_other() {
         accepted.replace_disk(Copy::empty());
         accepted.start(Acceptance::Empty).unwrap();
         until("it is filled", || {
-            world.hosts[0].order_sweep(PassKind::Full);
+            world.hosts[0].order_repair(RepairKind::Full);
             is_value(accepted) && forgotten(accepted) >= bound
         })
         .await;
         sleep(2 * GRACE).await;
-        let sweeps = accepted.full_sweeps();
+        let sweeps = accepted.full_repairs();
         // Neither does it have itself compared again and again, nor are its old versions
         // unreadable.
         sleep(5 * LONG).await;
-        assert_eq!(accepted.full_sweeps(), sweeps);
+        assert_eq!(accepted.full_repairs(), sweeps);
         assert!(has_value(&read(&world, 1).await));
         // It takes part when F rises.
         let bound = forgotten(&world.hosts[0]);
@@ -165,7 +165,7 @@ fn last_copy_of_what_a_damaged_block_held(past: Past) {
             damaged.replace_disk(Copy::empty());
             damaged.start(Acceptance::Empty).unwrap();
             until("it is filled", || {
-                world.hosts[places[2]].order_sweep(PassKind::Full);
+                world.hosts[places[2]].order_repair(RepairKind::Full);
                 is_value(damaged) && forgotten(damaged) >= bound
             })
             .await;
@@ -189,7 +189,7 @@ fn last_copy_of_what_a_damaged_block_held(past: Past) {
         restored.replace_disk(copy);
         world.start(places[1]);
         until("all stores count", || {
-            world.hosts[places[2]].order_sweep(PassKind::Full);
+            world.hosts[places[2]].order_repair(RepairKind::Full);
             world.hosts.iter().all(is_voter) && is_readable(damaged)
         })
         .await;
@@ -236,7 +236,7 @@ fn stores_that_a_power_cut_made_learners_tell_a_third_one_what_was_deleted() {
             world.hosts[restored].replace_disk(copy);
             (0..3).for_each(|number| world.start(number));
             until("all stores count", || {
-                world.hosts[0].order_sweep(PassKind::Full);
+                world.hosts[0].order_repair(RepairKind::Full);
                 world.hosts.iter().all(is_voter)
             })
             .await;

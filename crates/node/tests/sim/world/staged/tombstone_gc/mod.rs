@@ -19,7 +19,7 @@ use crate::scenario::{Forgetting, Scenario};
 use crate::value;
 use base::{Entry, Expiry, Kind, Timestamp};
 use checker::{Action, OperationId, Request};
-use cluster::sweep::PassKind;
+use cluster::sweep::RepairKind;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -97,7 +97,7 @@ async fn store(host: &Host, entry: &Entry) {
 /// Has full sweeps driven until all nodes forget what is dead below `timestamp`.
 async fn all_forget(world: &World, timestamp: Timestamp) {
     until("the GC threshold rises", || {
-        world.hosts[0].order_sweep(PassKind::Full);
+        world.hosts[0].order_repair(RepairKind::Full);
         world.hosts.iter().all(|host| forgotten(host) > timestamp)
     })
     .await;
@@ -108,7 +108,7 @@ async fn sweep_for_long(world: &World, check: impl Fn()) {
     let began = Instant::now();
     while began.elapsed() < LONG {
         for host in &world.hosts {
-            host.order_sweep(PassKind::Full);
+            host.order_repair(RepairKind::Full);
             sleep(Duration::from_millis(250)).await;
             check();
         }

@@ -1,4 +1,4 @@
-//! Mends of a sweep from before it went back to a checkpoint.
+//! Repair writes of a session from before it went back to a checkpoint.
 
 use super::{GRACE, LONG, all_forget, forgotten, run, three};
 use crate::clock::BEGIN_UNIX_MS;
@@ -8,7 +8,8 @@ use crate::scenario::Scenario;
 use crate::value;
 use base::{Entry, Expiry, Kind, Timestamp};
 use checker::OperationId;
-use cluster::sweep::PassKind;
+use cluster::repair::SessionId;
+use cluster::sweep::RepairKind;
 use std::cell::Cell;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -24,12 +25,12 @@ fn old_value(key: u64) -> Entry {
     Entry::value(&key_bytes(key), timestamp, &value, Expiry::NEVER, 3)
 }
 
-/// A sweep sends a version to a node and loses its sender before the version arrives. Its driver
-/// does not wait for it any more: the sweep goes back to its checkpoint and compares the key again.
-/// By then the sender has a tombstone of one copy. The version comes behind that comparison, as one
-/// of the sweep that is under way and of a range that it compares now.
+/// A session sends a version to a node and loses its sender before the version arrives. Its
+/// coordinator does not wait for it any more: another attempt begins at the checkpoint, and compares
+/// the key again. By then the sender has a tombstone of one copy. The version comes behind that
+/// comparison, with the token of the attempt before.
 #[test]
-fn a_mend_from_before_a_sweep_went_back_does_not_outlive_its_tombstone() {
+fn a_repair_write_of_the_attempt_before_is_refused() {
     let (gone_on, risen) = (Cell::new(0), Cell::new(0));
     let scenario = Scenario {
         keys: KEYS,
@@ -39,7 +40,7 @@ fn a_mend_from_before_a_sweep_went_back_does_not_outlive_its_tombstone() {
     for requests in 5..45 {
         run(scenario.clone(), async |world| {
             let preference_list = world.placement.preference_list(&key_bytes(LAST), 3);
-            let [own, driver, lacking] = [0, 1, 2].map(|place| preference_list[place].index());
+            let [own, coordinator, lacking] = [0, 1, 2].map(|place| preference_list[place].index());
             let timestamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 5_000);
             let tombstone = Entry::tombstone(&key_bytes(LAST), timestamp, 1);
             world.hosts[own].store(tombstone).unwrap();
@@ -53,36 +54,40 @@ fn a_mend_from_before_a_sweep_went_back_does_not_outlive_its_tombstone() {
                 let held = world.hosts[number].held(LAST).unwrap();
                 held.is_some_and(|held| held.kind() == Kind::Value)
             };
-            let driving = &world.hosts[driver];
-            let before = world.hosts[lacking].sweep_requests().unwrap_or(0);
-            driving.order_sweep(PassKind::Full);
+            let leading = &world.hosts[coordinator];
+            let before = world.hosts[lacking].repair_requests().unwrap_or(0);
+            leading.order_repair(RepairKind::Full);
             let began = Instant::now();
-            let requests_of = |number: HostNumber| world.hosts[number].sweep_requests();
+            let requests_of = |number: HostNumber| world.hosts[number].repair_requests();
             // Behind the first checkpoint.
             while requests_of(lacking) < Some(before + 16) && began.elapsed() < LONG {
                 sleep(Duration::from_millis(1)).await;
             }
-            let passes = driving.passes_of(PassKind::Full).unwrap();
-            let passes = passes.answer.await.unwrap();
-            let [pass] = passes[..] else {
-                panic!("the repair goes on: {passes:?}");
-            };
+            let running = leading.running_session(RepairKind::Full).unwrap();
+            let session = running.answer.await.unwrap().expect("the repair goes on");
             world.hosts[own].crash(Crash::Kill);
             world.start(own);
             while requests_of(own) < Some(requests) && began.elapsed() < LONG {
                 sleep(Duration::from_millis(1)).await;
             }
-            let goes_on = world.hosts[lacking].passes_of(PassKind::Full).unwrap();
-            let goes_on = goes_on.answer.await.unwrap().contains(&pass);
-            let late = world.hosts[own].send_mend_of(pass, lacking, old_value(LAST));
+            let running = world.hosts[lacking].running_session(RepairKind::Full);
+            let running = running.unwrap().answer.await.unwrap();
+            let goes_on = running.is_some_and(|running| match (running, session) {
+                (SessionId::Full(running), SessionId::Full(before)) => {
+                    running.session == before.session && running > before
+                }
+                _ => false,
+            });
+            let late = world.hosts[own].send_repair_write(session, lacking, old_value(LAST));
             late.unwrap().answer.await.unwrap();
+            assert!(!goes_on || !is_value(lacking), "it came with the token before");
             gone_on.set(gone_on.get() + u32::from(goes_on));
             sleep(GRACE).await;
-            risen.set(risen.get() + u32::from(goes_on && forgotten(driving) > timestamp));
+            risen.set(risen.get() + u32::from(goes_on && forgotten(leading) > timestamp));
             all_forget(&world, timestamp).await;
             for _ in 0..4 {
                 world.hosts.iter().for_each(|host| host.compact());
-                driving.order_sweep(PassKind::Full);
+                leading.order_repair(RepairKind::Full);
                 sleep(GRACE).await;
             }
             let held: Vec<HostNumber> = (0..3).filter(|number| is_value(*number)).collect();

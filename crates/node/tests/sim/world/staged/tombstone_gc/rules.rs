@@ -9,7 +9,7 @@ use crate::scenario::Scenario;
 use crate::value;
 use base::{Clock, Entry, Expiry, Timestamp};
 use checker::{Action, Content, OperationId, Outcome, Request};
-use cluster::sweep::PassKind;
+use cluster::sweep::RepairKind;
 use lsm::Durability;
 use std::rc::Rc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ async fn stays_deleted(world: &World, span: Duration, driver: impl Fn(usize) -> 
     let began = Instant::now();
     while began.elapsed() < span {
         for node in 0..3 {
-            world.hosts[driver(node)].order_sweep(PassKind::Full);
+            world.hosts[driver(node)].order_repair(RepairKind::Full);
             let get = Request {
                 action: Action::Get,
                 ..delete(node, 2, 3)
@@ -249,7 +249,7 @@ fn an_empty_folder_after_the_bound_is_filled_and_forgets_as_the_others() {
         let bound = forgotten(&world.hosts[1]);
         assert!(bound > Timestamp::ZERO);
         until("the store is filled, and has the bound", || {
-            world.hosts[1].order_sweep(PassKind::Full);
+            world.hosts[1].order_repair(RepairKind::Full);
             world.hosts[0].is_voter() == Some(true) && forgotten(&world.hosts[0]) >= bound
         })
         .await;
@@ -283,7 +283,7 @@ fn a_read_waits_for_the_only_store_that_has_the_version_to_hear_of_the_bound() {
             }
             assert!(began.elapsed() < LONG, "the GC threshold does not rise");
             if look % 500 == 0 {
-                world.hosts[coordinator].order_sweep(PassKind::Full);
+                world.hosts[coordinator].order_repair(RepairKind::Full);
             }
             sleep(Duration::from_millis(1)).await;
         }

@@ -1,35 +1,38 @@
-//! Mends that wait in a store, while it holds its writers back.
+//! Repair writes that wait in a store, while it holds its writers back.
 
 use super::{
     GRACE, LONG, all_forget, forgotten, is_value, its_tombstone, old_value, places, run, store,
     three,
 };
-use cluster::sweep::PassKind;
+use cluster::sweep::RepairKind;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// A recent sweep has sent a version to a node, and then its sender got a tombstone of one copy
-/// for it. The version waits while a full sweep scans that node, so that one compares nothing. It
-/// must not come in behind it, once all others have forgotten the tombstone.
+/// An incremental repair has sent a version to a node, and then its sender got a tombstone of one
+/// copy for it. The version waits while a full repair scans that node, so that one compares
+/// nothing. It must not come in behind it, once all others have dropped the tombstone.
 #[test]
-fn a_mend_that_waits_when_the_fence_rises_does_not_outlive_its_tombstone() {
+fn a_repair_write_that_waits_when_a_timestamp_is_closed_does_not_outlive_its_tombstone() {
     run(three(), async |world| {
-        let [own, driver, lacking] = places(&world)[..] else {
+        let [own, coordinator, lacking] = places(&world)[..] else {
             unreachable!("the key has three replicas");
         };
         sleep(GRACE).await;
-        // The recent sweep goes on for as long as its driver waits for the third node.
-        for (from, to) in [(own, driver), (driver, own)] {
+        // The incremental repair goes on for as long as its coordinator waits for the third node.
+        for (from, to) in [(own, coordinator), (coordinator, own)] {
             world.network.set_delay(from, to, &(200..=200));
         }
-        let hosts = [own, driver, lacking].map(|number| &world.hosts[number]);
-        hosts[0].order_sweep(PassKind::Recent);
+        let hosts = [own, coordinator, lacking].map(|number| &world.hosts[number]);
+        hosts[0].order_repair(RepairKind::Incremental);
         sleep(Duration::from_millis(50)).await;
         hosts[2].set_commit_wait(LONG);
-        let late = hosts[0].send_late_mend(lacking, old_value(3)).unwrap();
+        let running = hosts[0].running_session(RepairKind::Incremental).unwrap();
+        let session = running.answer.await.unwrap().expect("it is running");
+        let late = hosts[0].send_repair_write(session, lacking, old_value(3));
+        let late = late.unwrap();
         sleep(Duration::from_millis(50)).await;
         hosts[2].set_commit_wait(Duration::ZERO);
-        for (from, to) in [(own, driver), (driver, own)] {
+        for (from, to) in [(own, coordinator), (coordinator, own)] {
             world.network.set_delay(from, to, &(0..=1));
         }
         store(hosts[0], &its_tombstone(1)).await;
@@ -37,7 +40,7 @@ fn a_mend_that_waits_when_the_fence_rises_does_not_outlive_its_tombstone() {
         let timestamp = its_tombstone(1).timestamp();
         let do_all_forget = || hosts.iter().all(|host| forgotten(host) > timestamp);
         while !do_all_forget() && began.elapsed() < LONG / 2 {
-            hosts[1].order_sweep(PassKind::Full);
+            hosts[1].order_repair(RepairKind::Full);
             sleep(Duration::from_millis(50)).await;
         }
         assert!(do_all_forget() && !is_value(hosts[2]), "the repair waits");
@@ -46,7 +49,7 @@ fn a_mend_that_waits_when_the_fence_rises_does_not_outlive_its_tombstone() {
         all_forget(&world, timestamp).await;
         for _ in 0..4 {
             hosts.iter().for_each(|host| host.compact());
-            hosts[1].order_sweep(PassKind::Full);
+            hosts[1].order_repair(RepairKind::Full);
             sleep(GRACE).await;
         }
         let is_back = hosts.map(|host| is_value(host));

@@ -2,41 +2,40 @@
 
 use crate::metrics::{Cell, Family, Labels, LinkMetrics, WorkerMetrics};
 use crate::node::Node;
-use cluster::sweep::PassKind;
-use repair::sweep::{EndedPasses, LastClean, SweepStatus};
+use cluster::sweep::RepairKind;
+use repair::session::{EndedSessions, LastEqual, RepairStatus};
 
-/// What this node knows of sweeps.
-pub(super) fn families(node: &Node, status: &SweepStatus) -> [Family; 14] {
+/// What this node knows of repair.
+pub(super) fn families(node: &Node, status: &RepairStatus) -> [Family; 13] {
     let label = |name, value: &str| -> Labels { vec![(name, value.to_owned())] };
-    let of_kind = |kind: PassKind| status.ended[kind as usize];
-    let ended = PassKind::ALL.into_iter().flat_map(|kind| {
-        let EndedPasses {
-            clean, incomplete, ..
+    let of_kind = |kind: RepairKind| status.ended[kind as usize];
+    let ended = RepairKind::ALL.into_iter().flat_map(|kind| {
+        let EndedSessions {
+            equal, incomplete, ..
         } = of_kind(kind);
-        [("succeeded", clean), ("incomplete", incomplete)].map(|(outcome, count)| {
+        [("succeeded", equal), ("incomplete", incomplete)].map(|(outcome, count)| {
             let mut labels = label("kind", kind.word());
             labels.push(("outcome", outcome.to_owned()));
             (labels, count)
         })
     });
-    let durations = PassKind::ALL.map(|kind| {
+    let durations = RepairKind::ALL.map(|kind| {
         let seconds = of_kind(kind).last_duration.as_secs_f64();
         (label("kind", kind.word()), seconds)
     });
-    let running = PassKind::ALL.map(|kind| {
-        let running = status.running.iter().filter(|pass| pass.kind == kind);
+    let running = RepairKind::ALL.map(|kind| {
+        let running = status.running.iter().filter(|session| session.kind == kind);
         (label("kind", kind.word()), running.count() as f64)
     });
-    let last_clean = |of: fn(&LastClean) -> Option<u64>| {
+    let last_equal = |of: fn(&LastEqual) -> Option<u64>| {
         let peers = node.config.members.peers();
         peers.map(move |peer| {
-            let clean = status.last_clean.get(peer.index()).and_then(of);
-            let seconds = clean.map_or(0.0, |unix_ms| unix_ms as f64 / 1e3);
+            let equal = status.last_equal.get(peer.index()).and_then(of);
+            let seconds = equal.map_or(0.0, |unix_ms| unix_ms as f64 / 1e3);
             (label("peer", node.config.members.name(peer)), seconds)
         })
     };
     let counts = status.counts;
-    let surplus = counts.non_owned_offered;
     let bytes = |of: fn(&LinkMetrics) -> &Cell| {
         let links = |worker: &WorkerMetrics| worker.links.iter().map(|link| of(link).get()).sum();
         node.metrics.sum(links)
@@ -61,12 +60,12 @@ pub(super) fn families(node: &Node, status: &SweepStatus) -> [Family; 14] {
         Family::gauges(
             "kvorum_repair_last_success_timestamp_seconds",
             "When a repair session last found this node equal with a peer; 0 if none ever did",
-            last_clean(|clean| clean.any_unix_ms),
+            last_equal(|equal| equal.any_unix_ms),
         ),
         Family::gauges(
             "kvorum_repair_last_full_success_timestamp_seconds",
             "When a full repair session last found this node equal with a peer; 0 if none ever did",
-            last_clean(|clean| clean.full_unix_ms),
+            last_equal(|equal| equal.full_unix_ms),
         ),
         Family::counter(
             "kvorum_repair_requests",
@@ -99,42 +98,36 @@ pub(super) fn families(node: &Node, status: &SweepStatus) -> [Family; 14] {
             [
                 (
                     label("direction", "sent"),
-                    bytes(|link| &link.sweep_sent_bytes),
+                    bytes(|link| &link.repair_sent_bytes),
                 ),
                 (
                     label("direction", "received"),
-                    bytes(|link| &link.sweep_received_bytes),
+                    bytes(|link| &link.repair_received_bytes),
                 ),
             ],
         ),
         Family::counter(
             "kvorum_rebuild_received_keys",
             "Keys that rebuilds streamed to this node",
-            counts.bulk_keys_received,
+            counts.streamed_keys_received,
         ),
         Family::counter(
             "kvorum_rebuild_received_bytes",
             "Bytes of keys and values that rebuilds streamed to this node",
-            counts.bulk_bytes_received,
+            counts.streamed_bytes_received,
         ),
         Family::gauge(
             "kvorum_rebuild_ratio",
             "Progress of the rebuild of this node's store, from 0 to 1; 0 while there is none",
             status
                 .refill
-                .map_or(0.0, |refill| f64::from(refill.position_permille) / 1e3),
+                .map_or(0.0, |rebuild| f64::from(rebuild.position_permille) / 1e3),
         ),
         Family::counter(
             "kvorum_repair_non_owned_offered",
             "Non-owned copies, and versions with fewer copies than an older one, that were sent \
              to replicas that lacked them",
-            surplus,
-        ),
-        Family::counter(
-            "kvorum_repair_zombies_suppressed",
-            "Zombies that this node suppressed: the other nodes had already dropped their \
-             tombstones",
-            counts.leftovers_buried,
+            counts.non_owned_offered,
         ),
     ]
 }

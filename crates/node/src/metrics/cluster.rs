@@ -6,7 +6,7 @@ use cluster::Miss;
 use peer::{LinkState, LinkStatus};
 
 /// The reasons why a request may have had too few replicas.
-pub(crate) const MISSES: [Miss; 9] = [
+pub(crate) const MISSES: [Miss; 10] = [
     Miss::Timeout,
     Miss::Suspected,
     Miss::Refused,

@@ -120,7 +120,7 @@ pub(super) fn families(node: &Node, status: &RepairStatus) -> [Family; 13] {
             "kvorum_rebuild_ratio",
             "Progress of the rebuild of this node's store, from 0 to 1; 0 while there is none",
             status
-                .refill
+                .rebuild
                 .map_or(0.0, |rebuild| f64::from(rebuild.position_permille) / 1e3),
         ),
         Family::counter(

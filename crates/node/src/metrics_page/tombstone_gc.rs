@@ -21,9 +21,12 @@ pub(super) fn families(node: &Node, snapshot: &NodeSnapshot) -> [Family; 5] {
         .non_owned
         .map_or(Timestamp::ZERO, |surplus| surplus.below);
     let holds_back = |member: NodeId| match &status.held_back {
-        Some(HeldBack::Away(nodes) | HeldBack::Clocks(nodes) | HeldBack::Unfenced(nodes)) => {
-            nodes.contains(&member)
-        }
+        Some(
+            HeldBack::Away(nodes)
+            | HeldBack::Clocks(nodes)
+            | HeldBack::ClosedAhead(nodes)
+            | HeldBack::CameBehind(nodes),
+        ) => nodes.contains(&member),
         Some(HeldBack::Unequal(pairs)) => {
             let mut pairs = pairs.iter();
             pairs.any(|(one, other)| *one == member || *other == member)

@@ -263,6 +263,7 @@ impl RepairWorker {
                 _ => return self.refusal(),
             }
         }
+        self.sessions.record.asked(session);
         loop {
             let (start, sessions) = (start.clone(), Arc::clone(&self.sessions));
             let advance = self.in_background(move |own| {

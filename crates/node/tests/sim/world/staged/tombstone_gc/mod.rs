@@ -9,6 +9,7 @@ mod non_owned;
 mod orphaned_repair_writes;
 mod rules;
 mod steady_writes;
+mod two_coordinators;
 mod waiting_repair_writes;
 
 use super::{World, calm, run, until};

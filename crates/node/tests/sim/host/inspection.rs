@@ -51,7 +51,7 @@ impl Host {
         let process = state.process.as_ref();
         process.map_or(0, |process| {
             let full = process.node.repair_status().ended[RepairKind::Full as usize];
-            full.clean + full.incomplete
+            full.equal + full.incomplete
         })
     }
 

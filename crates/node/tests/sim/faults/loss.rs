@@ -18,7 +18,7 @@ use crate::network::HostNumber;
 use crate::scenario::Loss;
 use crate::world::{PATIENCE, World};
 use checker::{Action, Request};
-use cluster::sweep::RepairKind;
+use cluster::comparison::RepairKind;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::time::Duration;

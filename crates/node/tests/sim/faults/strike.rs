@@ -5,7 +5,7 @@ use crate::dice::Dice;
 use crate::host::Crash;
 use crate::scenario::{FaultKind, ScenarioKind};
 use crate::world::World;
-use cluster::sweep::RepairKind;
+use cluster::comparison::RepairKind;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};

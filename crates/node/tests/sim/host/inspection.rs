@@ -3,7 +3,7 @@
 use super::Host;
 use super::identity::key_bytes;
 use base::{Entry, Timestamp};
-use cluster::sweep::RepairKind;
+use cluster::comparison::RepairKind;
 use node::GcStatus;
 
 impl Host {

@@ -15,11 +15,11 @@ use crate::session::worker::RepairWorker;
 use base::Timestamp;
 use bytes::Bytes;
 use cluster::NodeId;
+use cluster::comparison::{KeyBounds, Pair};
 use cluster::repair::{
     Compared, Next, SESSION_IDLE_MAX, Session, SessionAction, SessionAnswer, SessionEvent,
     SessionId, SessionRequest, Shown, Token,
 };
-use cluster::sweep::{KeyBounds, Pair};
 use peer::{RepairAnswer, RepairRequest};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -200,7 +200,9 @@ impl RepairWorker {
         let environment = &self.sessions.environment;
         let own = environment.store_side.record().token;
         let is_known = own.session == checkpoint.token.session;
-        let last = checkpoint.token.max(if is_known { own } else { checkpoint.token });
+        let last = checkpoint
+            .token
+            .max(if is_known { own } else { checkpoint.token });
         let token = last.next_attempt();
         let begin = |_| RepairRequest::Begin {
             session: SessionId::Full(token),
@@ -349,9 +351,8 @@ impl FullSession {
                 let (own, others): (Vec<_>, Vec<_>) =
                     nodes.into_iter().partition(|node| *node == own);
                 let mut answers = self.worker.ask_all(others, begin).await;
-                let refuses = |(_, answer): &Lost| {
-                    matches!(answer, Some(RepairAnswer::Refused { .. }))
-                };
+                let refuses =
+                    |(_, answer): &Lost| matches!(answer, Some(RepairAnswer::Refused { .. }));
                 if !answers.iter().any(refuses) {
                     answers.extend(self.worker.ask_all(own, begin).await);
                 }
@@ -651,9 +652,8 @@ impl FullSession {
             .filter(|node| !machine.takes_part(*node))
             .collect();
         let Shown { below, unequal } = machine.shown();
-        let is_between_present = |pair: &Pair| {
-            machine.takes_part(pair.lower) && machine.takes_part(pair.upper)
-        };
+        let is_between_present =
+            |pair: &Pair| machine.takes_part(pair.lower) && machine.takes_part(pair.upper);
         let unequal = unequal.into_iter().filter(is_between_present).collect();
         let voided = std::mem::take(&mut self.attempt.voided);
         let raising = std::mem::take(&mut self.attempt.raising);
@@ -707,7 +707,9 @@ impl FullSession {
 /// What the answers of nodes mean to a session.
 fn events_of(answers: Vec<Lost>) -> Vec<SessionEvent> {
     let answers = answers.into_iter();
-    answers.map(|(node, answer)| event_of(node, answer)).collect()
+    answers
+        .map(|(node, answer)| event_of(node, answer))
+        .collect()
 }
 
 fn event_of(node: NodeId, answer: Option<RepairAnswer>) -> SessionEvent {

@@ -8,8 +8,8 @@ use super::checkpoint::{Checkpoint, LastEqual, RepairFile};
 use super::rebuild::{Rebuild, RebuildProgress};
 use base::Clock;
 use cluster::NodeId;
+use cluster::comparison::RepairKind;
 use cluster::repair::{SESSION_IDLE_MAX, SessionId};
-use cluster::sweep::RepairKind;
 use profile::lock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -280,7 +280,8 @@ impl Record {
     }
 
     pub(super) fn repair_writes_sent(&self, writes: u32) {
-        self.repair_writes_sent.fetch_add(u64::from(writes), Relaxed);
+        self.repair_writes_sent
+            .fetch_add(u64::from(writes), Relaxed);
     }
 
     pub(super) fn repair_write_received(&self) {
@@ -316,8 +317,9 @@ impl Record {
     pub(super) fn is_other_full_running(&self) -> bool {
         let now = self.clock.monotonic();
         let state = lock(&self.state);
-        let is_full =
-            |known: &KnownSession| known.session.kind() == RepairKind::Full && !known.is_silent(now);
+        let is_full = |known: &KnownSession| {
+            known.session.kind() == RepairKind::Full && !known.is_silent(now)
+        };
         let has_given_way = state
             .preempted
             .is_some_and(|since| now.saturating_sub(since) < GIVING_WAY);
@@ -374,7 +376,10 @@ impl RecordState {
         if session.kind() == RepairKind::Full {
             self.preempted = None;
         }
-        let index = self.running.iter().position(|known| known.session == session);
+        let index = self
+            .running
+            .iter()
+            .position(|known| known.session == session);
         index.map(|index| self.running.remove(index))
     }
 

@@ -5,8 +5,8 @@ use crate::session::checkpoint::RepairFile;
 use crate::session::rebuild::Rebuild;
 use base::{Clock, ManualClock};
 use cluster::NodeId;
+use cluster::comparison::RepairKind;
 use cluster::repair::{SESSION_IDLE_MAX, SessionId, Token};
-use cluster::sweep::RepairKind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -125,11 +125,7 @@ fn a_full_session_is_due_although_the_node_is_restarted_more_often() {
     let (clock, before) = record();
     let interval = Duration::from_secs(7 * 24 * 3600);
     clock.advance(interval / 2);
-    before.ended(
-        full(1),
-        &[node(1), node(2)],
-        &[5, u64::MAX, 7],
-    );
+    before.ended(full(1), &[node(1), node(2)], &[5, u64::MAX, 7]);
     clock.advance(interval / 2);
     let restarted = |file| Record::new(Arc::clone(&clock) as Arc<dyn Clock>, 3, file);
     let after = restarted(before.to_file(None));
@@ -225,7 +221,10 @@ fn a_full_session_is_under_way_until_it_ends_or_its_coordinator_is_silent() {
         record.range_compared(full(2));
     }
     clock.advance(SESSION_IDLE_MAX);
-    assert!(!record.is_other_full_running(), "its coordinator may be gone");
+    assert!(
+        !record.is_other_full_running(),
+        "its coordinator may be gone"
+    );
     record.range_compared(full(2));
     assert!(record.is_other_full_running());
     record.ended(full(2), &[], &[]);

@@ -7,8 +7,8 @@ use super::coordinator::{Ended, LOOK_PERIOD};
 use super::part::Participant;
 use super::report::SessionReport;
 use super::worker::RepairWorker;
+use cluster::comparison::RepairKind;
 use cluster::repair::SESSION_IDLE_MAX;
-use cluster::sweep::RepairKind;
 use cluster::{NodeId, ReplicaState};
 use pacing::{Rebuilding, Retry, StoreOfNode};
 use std::collections::BTreeSet;
@@ -61,9 +61,7 @@ impl RepairWorker {
                 if is_ordered { None } else { Some(&is_full_due) };
             let ended = match kind {
                 RepairKind::Full => self.coordinate_full().await,
-                RepairKind::Incremental => {
-                    Ended::With(self.coordinate_incremental(settles).await)
-                }
+                RepairKind::Incremental => Ended::With(self.coordinate_incremental(settles).await),
             };
             match ended {
                 Ended::With(report) => self.ended(kind, report, &mut retry),
@@ -113,7 +111,11 @@ impl RepairWorker {
             return Some(RepairKind::Full);
         }
         let environment = &self.sessions.environment;
-        let is_due = |interval| self.sessions.record.is_due(RepairKind::Incremental, interval);
+        let is_due = |interval| {
+            self.sessions
+                .record
+                .is_due(RepairKind::Incremental, interval)
+        };
         let is_incremental_due = is_first && environment.interval.is_some_and(is_due);
         is_incremental_due.then_some(RepairKind::Incremental)
     }

@@ -20,7 +20,7 @@ use crate::scenario::{Forgetting, Scenario};
 use crate::value;
 use base::{Entry, Expiry, Kind, Timestamp};
 use checker::{Action, OperationId, Request};
-use cluster::sweep::RepairKind;
+use cluster::comparison::RepairKind;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 

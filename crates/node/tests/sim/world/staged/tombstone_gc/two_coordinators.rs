@@ -7,8 +7,8 @@ use crate::scenario::Scenario;
 use crate::value;
 use base::{Entry, Expiry, Timestamp};
 use checker::OperationId;
+use cluster::comparison::RepairKind;
 use cluster::repair::SessionId;
-use cluster::sweep::RepairKind;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 

@@ -2,19 +2,19 @@
 //! whose number of copies does not reach down the preference list to this node.
 //!
 //! A read of more replicas than a version has leaves one behind, and so does a write of fewer
-//! copies than the one before. Sweeps offer such a copy to the replicas of its version. A full
-//! pass that raises the forget bound has offered all that are below, so compaction may drop
+//! copies than the one before. Repairs offer such a copy to the replicas of its version. A full
+//! session that raises the GC threshold has offered all that are below, so compaction may drop
 //! them there: each replica holds that version or a newer one, and so does every other node
 //! that holds one at all ([`cluster::repair`]).
 //!
-//! That holds for the list of nodes by which the pass has placed the keys, and only a pass in
+//! That holds for the list of nodes by which the session has placed the keys, and only a session in
 //! which this store took part shows it: see [`store`](crate::store).
 //!
 //! The contract asks for no more copies than a version names. Still, as long as a store is
 //! known to lack something, a non-owned copy may be the last one of what it has lost, and stays.
 //! Damaged blocks of a store do not count as that. Nothing deleted can come back for it, as a
 //! copy only goes where nothing older is left beneath; and what it may cost is a version whose
-//! every replica has lost its block within one interval of full sweeps, which no store could answer
+//! every replica has lost its block within one interval of full repairs, which no store could answer
 //! for anyway.
 
 use base::Timestamp;

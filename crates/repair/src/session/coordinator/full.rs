@@ -38,9 +38,9 @@ const REFUSAL_PAUSE: Duration = Duration::from_millis(500);
 /// again from the last one. Until then the others compare on.
 const AWAY_MAX: Duration = Duration::from_secs(120);
 
-/// How often a session goes back to take in nodes that it has lost, at most.
+/// How often a session tries to take nodes in again that it has lost, at most.
 const RETURNS_MAX: u32 = 8;
-/// How long after that it does so again.
+/// How long after that it tries again.
 const RETURN_PAUSE: Duration = Duration::from_secs(1);
 
 /// A session that this node leads.
@@ -53,7 +53,7 @@ struct FullSession {
     ranges_since: u32,
     /// When that was, on the monotonic clock.
     checkpoint_time: Duration,
-    /// How often it has gone back.
+    /// How often it was tried to take lost nodes in again.
     returns: u32,
     /// When last, on the monotonic clock.
     last_return: Duration,
@@ -311,7 +311,7 @@ impl FullSession {
             }
             if all.decides || all.stores_checkpoint {
                 self.leave_range();
-                if self.goes_back(&machine) {
+                if self.goes_back(&machine).await {
                     return AttemptEnd::GoesBack;
                 }
                 let next = self.next(&machine, all.stores_checkpoint);
@@ -592,17 +592,37 @@ impl FullSession {
         }
     }
 
-    /// Whether nodes are up again that took part up to the checkpoint and were lost: another
-    /// attempt takes them in.
-    fn goes_back(&mut self, machine: &Session) -> bool {
+    /// Whether nodes are back that took part up to the checkpoint and were lost: another attempt
+    /// takes them in, if they begin one. What a store has shown that refuses counts no more.
+    async fn goes_back(&mut self, machine: &Session) -> bool {
         let since = self.now().saturating_sub(self.last_return);
-        let may_go_back = self.returns < RETURNS_MAX && since >= RETURN_PAUSE;
-        if !may_go_back || !self.lost(machine).any(|node| self.worker.is_up(node)) {
+        let back = self.lost(machine).filter(|node| self.worker.is_up(*node));
+        let back: Vec<NodeId> = back.collect();
+        if self.returns == RETURNS_MAX || since < RETURN_PAUSE || back.is_empty() {
             return false;
         }
         self.returns += 1;
+        let token = self.token.next_attempt();
+        let members = self.worker.sessions.environment.members.names_hash();
+        let begin = |_| RepairRequest::Begin {
+            session: SessionId::Full(token),
+            members,
+        };
+        let mut is_any_back = false;
+        for (node, answer) in self.worker.ask_all(back, begin).await {
+            match answer {
+                Some(RepairAnswer::Begun { .. }) => is_any_back = true,
+                Some(RepairAnswer::Refused { .. }) => {
+                    self.checkpoint.taking_part.remove(&node);
+                }
+                _ => {}
+            }
+        }
         self.last_return = self.now();
-        true
+        if is_any_back {
+            self.token = token;
+        }
+        is_any_back
     }
 
     /// The nodes that took part up to the checkpoint, and do not any more.

@@ -14,6 +14,7 @@
 //!   [`NodeUrl`] the address of a node.
 
 mod clock;
+pub mod comparison;
 pub mod coordinator;
 mod hint_limits;
 mod members;
@@ -22,7 +23,6 @@ mod placement;
 pub mod repair;
 mod replica_state;
 mod replicas;
-pub mod sweep;
 
 pub use clock::{ClockBound, HybridClock, MedianAhead, TimestampReservation};
 pub use coordinator::{

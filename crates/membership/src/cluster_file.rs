@@ -74,7 +74,7 @@ pub(crate) struct ClusterFile {
     pub(crate) replica_state: ReplicaState,
     /// Whether a peer takes it for an older state of a store, or a copy.
     pub(crate) is_outdated: bool,
-    /// See [`cluster::sweep::Incarnation::last_loss`].
+    /// See [`cluster::comparison::Incarnation::last_loss`].
     pub(crate) last_loss: u64,
     /// The acknowledged writes of lost states of the store, which were taken over when
     /// it was filled. They are added to its own count.

@@ -68,8 +68,8 @@ mod writer;
 mod tests;
 
 use base::{BootId, Random};
+use cluster::comparison::Incarnation;
 use cluster::repair::Token;
-use cluster::sweep::Incarnation;
 use cluster::{
     Confirmation, Judgement, Members, NodeId, Remembered, ReplicaState, is_bygone, judge,
 };

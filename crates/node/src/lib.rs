@@ -44,12 +44,12 @@ pub use membership::LossReport;
 pub use metrics_page::metric_families;
 pub use node::{Load, Node, OpenError, Seams, SeeTraced, TracedRequest};
 pub use node_report::{ClientActivity, ExaminedNode, NodeSnapshot, SeeActivity, SeeStatus};
-pub use repair::store::{GcStatus, HeldBack};
 pub use repair::session::{
-    EndedSessions, LastEqual, OrderedRepair, SessionReport, RebuildProgress, RunningSession, RepairCounts,
-    RepairStatus,
+    EndedSessions, LastEqual, OrderedRepair, RebuildProgress, RepairCounts, RepairStatus,
+    RunningSession, SessionReport,
 };
-pub use repair::{SurplusStatus, RepairSizes};
+pub use repair::store::{GcStatus, HeldBack};
+pub use repair::{NonOwnedStatus, RepairSizes};
 pub use replica::background::{ClientsSeen, LatencyCounts, SeeClients};
 pub use replica::hints::HintsWaiting;
 pub use replica::timestamps::{NoTimestamp, TimestampStatus};

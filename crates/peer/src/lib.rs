@@ -119,10 +119,7 @@ impl PeerRequest {
     /// as a write then, and a peek as a read.
     fn features(&self) -> u64 {
         match self {
-            Self::Write(_)
-            | Self::Repair { .. }
-            | Self::Read(_)
-            | Self::ReadUnlessSame { .. } => 0,
+            Self::Write(_) | Self::Repair { .. } | Self::Read(_) | Self::ReadUnlessSame { .. } => 0,
             Self::RepairWrite { .. } | Self::Session(_) => SESSIONS,
             Self::Page(_) => PAGES,
             Self::Examine => EXAMINATION,

@@ -6,12 +6,12 @@
 //!   in one.
 //! - [`store`] is the store's side of sessions: its closed timestamp, and the GC threshold below
 //!   which what is dead may be dropped.
-//! - `surplus` says which non-owned copies may be dropped.
+//! - `non_owned` says which non-owned copies may be dropped.
 
+mod non_owned;
 pub mod session;
 mod sizes;
 pub mod store;
-mod surplus;
 
+pub use non_owned::{NonOwnedRule, NonOwnedStatus};
 pub use sizes::RepairSizes;
-pub use surplus::{SurplusRule, SurplusStatus};

@@ -1,6 +1,6 @@
 //! Computes the digest of a range of this node's keys, a step at a time.
 
-use cluster::sweep::{Kept, KeptScope};
+use cluster::comparison::{Kept, KeptScope};
 use lsm::{Engine, Error, Scan};
 
 /// How many bytes of keys and values a step reads, about: less than a millisecond of work,

@@ -187,8 +187,7 @@ impl SharedBounds {
             Timestamp::ZERO
         };
         self.closed.store(state.refuses_below().as_u64(), Release);
-        self.answered
-            .store(record.answered.below.as_u64(), Release);
+        self.answered.store(record.answered.below.as_u64(), Release);
         self.gc_threshold
             .store(record.gc_threshold.as_u64(), Release);
         self.non_owned_below

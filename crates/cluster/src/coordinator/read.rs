@@ -43,8 +43,8 @@
 use super::Decision;
 use super::read_progress::{AllProgress, ReadProgress, Version};
 use super::read_steps::{ReadAction, ReadActions, ReadEvent};
-use crate::repair::is_absent;
 use crate::placement::REPLICAS_INLINE;
+use crate::repair::is_absent;
 use crate::replicas::{Fate, Miss, ReplicaIndex, Replicas};
 use base::{Entry, Kind, NewerVersion, Timestamp};
 use smallvec::SmallVec;

@@ -2,7 +2,7 @@
 
 use super::{SessionAnswer, SessionRequest, Token};
 use crate::NodeId;
-use crate::sweep::Pair;
+use crate::comparison::Pair;
 use base::Timestamp;
 use std::collections::BTreeSet;
 

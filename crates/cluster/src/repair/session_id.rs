@@ -1,7 +1,7 @@
 //! Which repair session a message belongs to.
 
 use super::Token;
-use crate::sweep::RepairKind;
+use crate::comparison::RepairKind;
 
 /// Names a repair session in messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

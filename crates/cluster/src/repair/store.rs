@@ -221,9 +221,7 @@ impl StoreState {
             } if is_collected && (is_dead || named < gc_threshold) => obsolete,
             _ if timestamp < self.undecided_below() => Admission::NotNow,
             // Unless the store scans, it does not know from where on the session does.
-            Way::ReadRepair { is_scanned, .. }
-                if may_raise && (is_scanned || !self.scans()) =>
-            {
+            Way::ReadRepair { is_scanned, .. } if may_raise && (is_scanned || !self.scans()) => {
                 Admission::OnceVoided
             }
             Way::Repair(_) | Way::ReadRepair { .. } => Admission::Taken,

@@ -19,12 +19,12 @@
 use crate::script;
 use base::Timestamp;
 use cluster::NodeId;
+use cluster::comparison::Pair;
 use cluster::repair::{
     Admission, Arriving, Compared, Next, SESSION_IDLE_MAX, Session, SessionAction, SessionAnswer,
     SessionEvent, SessionRequest, Shown, StoreAction, StoreEvent, StoreRecord, StoreState, Token,
     Way,
 };
-use cluster::sweep::Pair;
 use std::time::Duration;
 
 struct Store {

@@ -490,9 +490,16 @@ impl Engine {
 /// STUB
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum SetAsideKeys { All, Damaged }
+pub enum SetAsideKeys {
+    All,
+    Damaged,
+}
 #[allow(missing_docs, clippy::missing_errors_doc, clippy::unused_self)]
 impl Engine {
-    pub fn set_aside(&self, _below: Timestamp, _keys: SetAsideKeys) -> Result<(), Error> { Ok(()) }
-    pub fn has_damage_to_set_aside(&self) -> bool { false }
+    pub fn set_aside(&self, _below: Timestamp, _keys: SetAsideKeys) -> Result<(), Error> {
+        Ok(())
+    }
+    pub fn has_damage_to_set_aside(&self) -> bool {
+        false
+    }
 }

@@ -49,7 +49,7 @@ pub(crate) struct MembershipState {
     pub(crate) taken_over: u64,
     /// The part of it that is durable.
     pub(crate) durable_taken_over: u64,
-    /// See [`cluster::sweep::Incarnation::last_loss`].
+    /// See [`cluster::comparison::Incarnation::last_loss`].
     pub(crate) last_loss: u64,
     /// What is known of each node, by its ID; unused for this node itself.
     pub(crate) peers: Vec<PeerRecord>,
@@ -119,7 +119,7 @@ pub(crate) struct Opening {
     pub(crate) confirmation: Confirmation,
     /// The starts that the store includes; the present one is the last.
     pub(crate) starts: Vec<u64>,
-    /// See [`cluster::sweep::Incarnation::last_loss`].
+    /// See [`cluster::comparison::Incarnation::last_loss`].
     pub(crate) last_loss: u64,
     /// What is added to the count of the engine.
     pub(crate) taken_over: u64,

@@ -3,8 +3,8 @@
 
 use super::{MembershipState, OwnStore};
 use cluster::NodeId;
+use cluster::comparison::Incarnation;
 use cluster::repair::Token;
-use cluster::sweep::Incarnation;
 use std::sync::Arc;
 
 /// What was known when a full session began.

@@ -65,9 +65,8 @@ impl Coordinator {
                 taken.map_err(|_| Miss::Overloaded)?
             }
         };
-        let is_collected = |entry: &base::Entry| {
-            is_absent(entry.timestamp(), self.is_dead(entry), gc_threshold)
-        };
+        let is_collected =
+            |entry: &base::Entry| is_absent(entry.timestamp(), self.is_dead(entry), gc_threshold);
         Ok(Found {
             entry: entry.filter(|entry| !is_collected(entry)),
             acks: 1,

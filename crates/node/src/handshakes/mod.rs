@@ -142,9 +142,7 @@ impl HandshakePolicy for NodeHandshakes {
         }
         // By now the store knows whether it lacks something, as far as this peer can tell.
         self.store_side.heard(&theirs.name, theirs.gc_threshold);
-        Box::pin(async {
-            recorded.await.unwrap_or(false).then_some(watch).flatten()
-        })
+        Box::pin(async { recorded.await.unwrap_or(false).then_some(watch).flatten() })
     }
 
     fn has_dialled(&self, name: &str) {

@@ -2,9 +2,9 @@
 
 mod background;
 mod cluster;
-mod tombstone_gc;
-mod store;
 mod repair;
+mod store;
+mod tombstone_gc;
 
 use crate::metrics::Family;
 use crate::node::Node;

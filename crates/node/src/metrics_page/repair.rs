@@ -2,7 +2,7 @@
 
 use crate::metrics::{Cell, Family, Labels, LinkMetrics, WorkerMetrics};
 use crate::node::Node;
-use cluster::sweep::RepairKind;
+use cluster::comparison::RepairKind;
 use repair::session::{EndedSessions, LastEqual, RepairStatus};
 
 /// What this node knows of repair.

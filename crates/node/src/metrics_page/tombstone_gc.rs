@@ -17,9 +17,9 @@ pub(super) fn families(node: &Node, snapshot: &NodeSnapshot) -> [Family; 5] {
             0.0
         }
     };
-    let surplus_below = snapshot
+    let non_owned_below = snapshot
         .non_owned
-        .map_or(Timestamp::ZERO, |surplus| surplus.below);
+        .map_or(Timestamp::ZERO, |non_owned| non_owned.below);
     let holds_back = |member: NodeId| match &status.held_back {
         Some(
             HeldBack::Away(nodes)
@@ -62,7 +62,7 @@ pub(super) fn families(node: &Node, snapshot: &NodeSnapshot) -> [Family; 5] {
         Family::gauge(
             "kvorum_non_owned_gc_threshold_timestamp_seconds",
             "Non-owned values that are older than this are dropped; 0 while none are",
-            seconds(surplus_below),
+            seconds(non_owned_below),
         ),
     ]
 }

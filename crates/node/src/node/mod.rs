@@ -16,14 +16,14 @@ use crate::handshakes::DialledPeers;
 use crate::metrics::Metrics;
 use crate::node_report::{Examiner, NodeSnapshot, OwnReport, SeeActivity, SeeStatus};
 use base::{Clock, LimitedLog, Quota, Random};
-use cluster::sweep::RepairKind;
+use cluster::comparison::RepairKind;
 use cluster::{NodeId, Placement, ReplicaState};
 use lsm::{Engine, GcThreshold};
 use membership::Membership;
 use peer::PeerLog;
-use repair::SurplusStatus;
+use repair::NonOwnedStatus;
+use repair::session::{OrderedRepair, RepairSessions, RepairStatus};
 use repair::store::{GcStatus, StoreSide};
-use repair::session::{OrderedRepair, RepairStatus, RepairSessions};
 use replica::ReadPool;
 use replica::background::{Background, SeeClients};
 use replica::hints::{HintStore, HintsWaiting};
@@ -55,8 +55,8 @@ pub struct Node {
     pub(crate) membership: Membership,
     /// The store's side of repair sessions.
     pub(crate) store_side: Arc<StoreSide>,
-    /// Below which bound surplus copies are dropped; none for a node alone, which has none.
-    surplus_bound: Option<GcThreshold>,
+    /// Below which bound non-owned copies are dropped; none for a node alone, which has none.
+    non_owned_bound: Option<GcThreshold>,
     /// The budget of hints, repair and compaction.
     pub(crate) background: Arc<Background>,
     /// This node's part in repair.
@@ -119,7 +119,7 @@ impl Node {
     #[must_use]
     pub fn snapshot(&self) -> NodeSnapshot {
         let store = self.engine.statistics();
-        let non_owned = self.surplus_bound.as_ref().map(|below| SurplusStatus {
+        let non_owned = self.non_owned_bound.as_ref().map(|below| NonOwnedStatus {
             copies: store.table_non_owned,
             below: below(),
         });

@@ -15,9 +15,9 @@ use cluster::Placement;
 use lsm::{Disk, Engine, Executor};
 use membership::{Membership, MembershipEnvironment, StoreCount};
 use peer::PeerLog;
-use repair::SurplusRule;
-use repair::store::{StoreFile, StoreSide, StoreSideEnvironment};
+use repair::NonOwnedRule;
 use repair::session::{CheckpointEnvironment, RepairEnvironment, RepairSessions};
+use repair::store::{StoreFile, StoreSide, StoreSideEnvironment};
 use replica::SharedBounds;
 use replica::background::{Background, WorkKind};
 use replica::hints::{HintEnvironment, HintOptions, HintStore};
@@ -97,16 +97,14 @@ impl Node {
         let is_single_node = config.members.is_single_node();
         let placement = Arc::new(Placement::new(config.members.names()));
         let are_all_whole = Arc::<AtomicBool>::default();
-        let surplus = SurplusRule {
+        let non_owned = NonOwnedRule {
             placement: Arc::clone(&placement),
             own: config.members.own(),
             bounds: Arc::clone(&bounds),
             are_all_whole: Arc::clone(&are_all_whole),
         };
-        let surplus = (!is_single_node).then(|| surplus.for_engine());
-        let surplus_bound = surplus
-            .as_ref()
-            .map(|surplus| Arc::clone(&surplus.gc_threshold));
+        let non_owned = (!is_single_node).then(|| non_owned.for_engine());
+        let non_owned_bound = non_owned.as_ref().map(|of| Arc::clone(&of.gc_threshold));
         let proven = Arc::clone(&timestamps);
         let own_clock = if is_single_node {
             OwnClock::alone(Arc::clone(&clock))
@@ -132,7 +130,7 @@ impl Node {
                     collected.gc_threshold()
                 }
             }),
-            non_owned: surplus,
+            non_owned,
             expired_before_unix_ms: Arc::new(move || freed.expired_before_unix_ms()),
             rest_after: Arc::new(move |took, urgency| {
                 pace.rest_after_urgent(WorkKind::Compaction, took, urgency)
@@ -281,7 +279,7 @@ impl Node {
             placement,
             background,
             store_side,
-            surplus_bound,
+            non_owned_bound,
             repair,
             compactions,
             report,

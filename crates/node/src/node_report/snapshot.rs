@@ -3,9 +3,9 @@
 use crate::compactions::RunningCompaction;
 use cluster::ReplicaState;
 use membership::LossReport;
-use repair::SurplusStatus;
-use repair::store::GcStatus;
+use repair::NonOwnedStatus;
 use repair::session::RepairStatus;
+use repair::store::GcStatus;
 use replica::hints::HintsWaiting;
 use replica::timestamps::TimestampStatus;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub struct NodeSnapshot {
     /// Below which bound the node drops what is dead.
     pub tombstone_gc: GcStatus,
     /// The non-owned copies of the store; `None` for a node alone, which has none.
-    pub non_owned: Option<SurplusStatus>,
+    pub non_owned: Option<NonOwnedStatus>,
 }
 
 impl NodeSnapshot {

@@ -6,7 +6,7 @@ use super::window::ScanWindow;
 use crate::config::BATCH_BYTES_MAX;
 use crate::coordinator::Coordinator;
 use base::{Refused, Reservation};
-use cluster::sweep::KeptScope;
+use cluster::comparison::KeptScope;
 use lsm::Scan;
 use replica::Completion;
 use replica::RangeDigest;

@@ -36,8 +36,8 @@ use crate::connection::outgoing::{LongMessage, LongMessageKind, Outgoing};
 use crate::wire::contact::Contact;
 use crate::wire::message;
 use crate::{
-    CALLS_MAX, GC_THRESHOLD, LinkProblem, MANY, NegotiatedProtocol, PeerAnswer,
-    PeerEnvironment, PeerRequest, SAME, TRACES, Transport,
+    CALLS_MAX, GC_THRESHOLD, LinkProblem, MANY, NegotiatedProtocol, PeerAnswer, PeerEnvironment,
+    PeerRequest, SAME, TRACES, Transport,
 };
 use base::{Entry, TraceId};
 use calls::{Call, CallKind, Calls};
@@ -206,9 +206,7 @@ impl Link {
             PeerRequest::Write(entry) | PeerRequest::Repair { entry, .. } => {
                 (CallKind::Write, self.outgoing.has_room_for(entry))
             }
-            PeerRequest::Read(key) => {
-                (CallKind::Read, self.outgoing.has_room_for_key(key))
-            }
+            PeerRequest::Read(key) => (CallKind::Read, self.outgoing.has_room_for_key(key)),
             PeerRequest::ReadUnlessSame { .. } => {
                 (CallKind::Read, self.outgoing.has_room_for_frame())
             }

@@ -111,7 +111,10 @@ impl RepairWorker {
         node: NodeId,
         request: RepairRequest,
     ) -> Result<RepairAnswer, Miss> {
-        match self.call_patiently(node, PeerRequest::Session(request)).await {
+        match self
+            .call_patiently(node, PeerRequest::Session(request))
+            .await
+        {
             PeerAnswer::Session(answer) => Ok(answer),
             PeerAnswer::Missed(why) => Err(why),
             PeerAnswer::Stored { .. }

@@ -1,5 +1,5 @@
 //! Repair sessions: the nodes compare what they keep, and send what is missing where it
-//! belongs (anti-entropy). What is compared is decided in [`cluster::sweep`], how a session goes in
+//! belongs (anti-entropy). What is compared is decided in [`cluster::comparison`], how a session goes in
 //! [`cluster::repair`].
 //!
 //! ```text

@@ -1,7 +1,7 @@
 //! The sessions that operators have asked this node to coordinate.
 
 use super::report::SessionReport;
-use cluster::sweep::RepairKind;
+use cluster::comparison::RepairKind;
 use profile::lock;
 use std::sync::Mutex;
 use tokio::sync::{Notify, oneshot};
@@ -161,10 +161,16 @@ mod tests {
         let mut ordered = orders.order(RepairKind::Incremental);
         assert!(!ordered.has_begun);
         let full_due = || Some(RepairKind::Full);
-        assert_eq!(orders.begin(true, full_due), Some((RepairKind::Incremental, true)));
+        assert_eq!(
+            orders.begin(true, full_due),
+            Some((RepairKind::Incremental, true))
+        );
         orders.end(REPORT);
         assert_eq!(ordered.report.try_recv(), Ok(REPORT));
-        assert_eq!(orders.begin(true, full_due), Some((RepairKind::Full, false)));
+        assert_eq!(
+            orders.begin(true, full_due),
+            Some((RepairKind::Full, false))
+        );
     }
 
     #[test]
@@ -192,7 +198,10 @@ mod tests {
         let mut incremental = orders.order(RepairKind::Incremental);
         let mut full = orders.order(RepairKind::Full);
         assert_eq!(full.kind, RepairKind::Full);
-        assert_eq!(orders.begin(true, nothing_due), Some((RepairKind::Full, true)));
+        assert_eq!(
+            orders.begin(true, nothing_due),
+            Some((RepairKind::Full, true))
+        );
         orders.end(REPORT);
         assert_eq!(incremental.report.try_recv(), Ok(REPORT));
         assert_eq!(full.report.try_recv(), Ok(REPORT));

@@ -56,7 +56,13 @@ impl Rebuild {
     }
 
     /// A run has brought versions of `keys` that this node lacked.
-    pub(super) fn received(&self, session: SessionId, keys: u64, bytes: u64, position_permille: u16) {
+    pub(super) fn received(
+        &self,
+        session: SessionId,
+        keys: u64,
+        bytes: u64,
+        position_permille: u16,
+    ) {
         let now = self.clock.monotonic();
         let mut state = lock(&self.state);
         state.received_bytes += bytes;

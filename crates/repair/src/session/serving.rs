@@ -5,8 +5,8 @@ use super::worker::RepairWorker;
 use base::{Entry, Timestamp};
 use bytes::Bytes;
 use cluster::NodeId;
+use cluster::comparison::RepairKind;
 use cluster::repair::{SessionAnswer, SessionId, SessionRequest, Token};
-use cluster::sweep::RepairKind;
 use lsm::{Admission, LateSource};
 use peer::{PeerAnswer, RepairAnswer, RepairRequest, Reply};
 use std::rc::Rc;
@@ -144,7 +144,8 @@ impl RepairWorker {
                 count,
             } => {
                 let range = (session, range);
-                let symbols = self.in_background(move |own| own.symbols(range, asker, first, count));
+                let symbols =
+                    self.in_background(move |own| own.symbols(range, asker, first, count));
                 self.known(symbols.await, RepairAnswer::Symbols)
             }
             RepairRequest::Send {
@@ -190,7 +191,10 @@ impl RepairWorker {
         let (mut gc_threshold, mut closed) = (record.gc_threshold, record.closed);
         let (mut latest, mut may_raise) = (Timestamp::ZERO, false);
         if let SessionId::Full(token) = session {
-            match store_side.asked(token, SessionRequest::Begin { members }).await {
+            match store_side
+                .asked(token, SessionRequest::Begin { members })
+                .await
+            {
                 Ok(SessionAnswer::Begun {
                     gc_threshold: known,
                     closed: present,
@@ -263,12 +267,19 @@ impl RepairWorker {
                 _ => return self.refusal(),
             }
         }
+        self.sessions.record.asked(session);
         loop {
             let (start, sessions) = (start.clone(), Arc::clone(&self.sessions));
             let advance = self.in_background(move |own| {
                 let is_full = session.kind() == RepairKind::Full;
                 let store_side = &sessions.environment.store_side;
-                let before = || if is_full { store_side.scan_begins() } else { Ok(()) };
+                let before = || {
+                    if is_full {
+                        store_side.scan_begins()
+                    } else {
+                        Ok(())
+                    }
+                };
                 let advanced = own.advance(session, &start, before)?;
                 sessions.name_keys_ahead(own, session);
                 Ok(advanced)
@@ -293,7 +304,7 @@ impl RepairWorker {
         self.sessions.record.range_compared(session);
         self.push_streamed(session);
         RepairAnswer::Digests {
-            non_owned: summary.surplus,
+            non_owned: summary.non_owned,
             announces: summary.announces,
             single_copies: summary.single_copies,
             digests: summary.digests,
@@ -321,7 +332,11 @@ impl RepairWorker {
         let environment = &self.sessions.environment;
         match session {
             SessionId::Full(token) => {
-                match environment.store_side.asked(token, SessionRequest::Sync).await {
+                match environment
+                    .store_side
+                    .asked(token, SessionRequest::Sync)
+                    .await
+                {
                     Ok(SessionAnswer::Done) => RepairAnswer::Done,
                     Ok(SessionAnswer::Refused { greatest }) => RepairAnswer::Refused { greatest },
                     _ => self.refusal(),
@@ -346,7 +361,10 @@ impl RepairWorker {
             return self.refusal();
         }
         let store_side = &self.sessions.environment.store_side;
-        match store_side.asked(token, SessionRequest::Finish { below }).await {
+        match store_side
+            .asked(token, SessionRequest::Finish { below })
+            .await
+        {
             Ok(SessionAnswer::Finished { may_raise }) => RepairAnswer::Finished { may_raise },
             Ok(SessionAnswer::Refused { greatest }) => RepairAnswer::Refused { greatest },
             _ => self.refusal(),

@@ -9,8 +9,8 @@ use super::record::{Record, RepairStatus};
 use crate::RepairSizes;
 use crate::store::StoreSide;
 use base::{Clock, Entry, Random, Timestamp};
+use cluster::comparison::{Incarnation, RepairKind};
 use cluster::repair::SessionId;
-use cluster::sweep::{Incarnation, RepairKind};
 use cluster::{Members, Miss, NodeId, Placement, ReplicaState};
 use lsm::{Admission, Engine, Executor, JobClass};
 use membership::Membership;
@@ -277,10 +277,7 @@ impl RepairWorker {
     }
 
     /// Has a job done for which nobody waits.
-    pub(super) fn spawn_in_background(
-        &self,
-        job: impl FnOnce(&mut Participant) + Send + 'static,
-    ) {
+    pub(super) fn spawn_in_background(&self, job: impl FnOnce(&mut Participant) + Send + 'static) {
         let _nobody_waits = self.paced(job);
     }
 
@@ -292,7 +289,9 @@ impl RepairWorker {
         let job = move || {
             let mut own = lock(&sessions.participant);
             let done = job(&mut own);
-            let takes_part = own.sessions().any(|session| session.kind() == RepairKind::Full);
+            let takes_part = own
+                .sessions()
+                .any(|session| session.kind() == RepairKind::Full);
             let may_raise = sessions.environment.store_side.record().may_raise;
             sessions.note_overdue(takes_part && may_raise);
             done

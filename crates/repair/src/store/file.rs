@@ -24,7 +24,7 @@
 //! A store that was unsure of what it has has answered for nothing, so that it is behind the next
 //! threshold of which it hears. It begins without a session.
 //!
-//! [`Incarnation`]: cluster::sweep::Incarnation
+//! [`Incarnation`]: cluster::comparison::Incarnation
 
 use base::{ByteReader, Timestamp};
 use cluster::repair::{ShownBelow, StoreRecord, Token};

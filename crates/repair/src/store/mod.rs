@@ -360,11 +360,7 @@ impl StoreSide {
         Ok(())
     }
 
-    fn step(
-        &self,
-        writer: &mut Writer,
-        event: StoreEvent,
-    ) -> Result<Option<SessionAnswer>, Error> {
+    fn step(&self, writer: &mut Writer, event: StoreEvent) -> Result<Option<SessionAnswer>, Error> {
         if writer.is_closed {
             return Err(Error::Closed);
         }

@@ -105,8 +105,7 @@ impl TestNode {
             is_outdated: Arc::default(),
             are_all_whole: Arc::default(),
         };
-        let membership =
-            Membership::open(membership, members(), engine.store_id(), false).unwrap();
+        let membership = Membership::open(membership, members(), engine.store_id(), false).unwrap();
         let is_trusted = Arc::clone(&self.is_trusted);
         let environment = StoreSideEnvironment {
             folder: folder.into(),
@@ -183,10 +182,7 @@ fn what_was_answered_holds_after_a_restart() {
     );
     assert!(opened.refuses(at(GRACE_MS + 6)) && !opened.refuses(below));
     let finished = opened.ask(SessionRequest::Finish { below });
-    assert_eq!(
-        finished,
-        Some(SessionAnswer::Finished { may_raise: true })
-    );
+    assert_eq!(finished, Some(SessionAnswer::Finished { may_raise: true }));
     let before = opened.side.record();
     let crashed = node.after_crash();
     opened.close();
@@ -318,12 +314,12 @@ fn a_store_that_is_behind_is_a_learner_durably_before_it_takes_the_threshold_ove
         let record = opened.side.record();
         assert_eq!(record.gc_threshold, threshold, "call {failing}");
         assert_eq!(record.token.attempt, u32::MAX);
-        assert_eq!(
-            opened.membership.replica_state(),
-            ReplicaState::Learner
-        );
+        assert_eq!(opened.membership.replica_state(), ReplicaState::Learner);
         let written = opened.write(at(GRACE_MS + 1), lsm::Admission::Ordinary);
-        assert!(matches!(written, Err(Error::Obsolete { .. })), "call {failing}: {written:?}");
+        assert!(
+            matches!(written, Err(Error::Obsolete { .. })),
+            "call {failing}: {written:?}"
+        );
         if !has_failed {
             break;
         }
@@ -373,10 +369,7 @@ fn a_session_that_is_disturbed_does_not_raise_the_threshold_after_a_restart_eith
     assert!(!node.stored().may_raise);
     assert_eq!(opened.side.status().voided_by_read_repairs, 1);
     let finished = opened.ask(SessionRequest::Finish { below });
-    assert_eq!(
-        finished,
-        Some(SessionAnswer::Finished { may_raise: false })
-    );
+    assert_eq!(finished, Some(SessionAnswer::Finished { may_raise: false }));
     opened.close();
     let opened = node.open();
     let resumed = opened.ask_by(TOKEN.next_attempt(), BEGIN);

@@ -25,7 +25,7 @@ use api::status::{
     BackgroundWork, Clock, Compaction, EndedRepairs, Hints, MayBeLost, Member, RebuildOverview,
     Repair, RunningRepair, Status, Store, Tls, TokensFile,
 };
-use cluster::sweep::RepairKind;
+use cluster::comparison::RepairKind;
 use cluster::{NodeId, ReplicaState};
 use node::{LossReport, NoTimestamp, NodeSnapshot, RepairStatus};
 use peer::LinkStatus;

@@ -6,12 +6,12 @@ use super::state::{
     others, timestamp,
 };
 use super::steps::{Step, Steps, far_ahead};
+use crate::comparison::Pair;
 use crate::repair::session::Phase;
 use crate::repair::{
     Admission, Compared, Next, Session, SessionAction, SessionAnswer, SessionEvent, SessionRequest,
     StoreEvent, Token, Way,
 };
-use crate::sweep::Pair;
 
 impl Steps<'_> {
     /// What can happen next in a session.

@@ -1,9 +1,9 @@
 //! What the model knows: three stores with one key, requests under way, and sessions.
 
 use crate::NodeId;
+use crate::comparison::Pair;
 use crate::repair::session::Phase;
 use crate::repair::{Session, SessionRequest, Shown, StoreRecord, StoreState, Token};
-use crate::sweep::Pair;
 use base::Timestamp;
 use std::fmt;
 

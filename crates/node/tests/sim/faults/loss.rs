@@ -18,7 +18,7 @@ use crate::network::HostNumber;
 use crate::scenario::Loss;
 use crate::world::{PATIENCE, World};
 use checker::{Action, Request};
-use cluster::sweep::RepairKind;
+use cluster::comparison::RepairKind;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::time::Duration;
@@ -75,7 +75,7 @@ pub(super) async fn lose(world: &World, loss: Loss, dice: &Dice, end: Instant) {
     pause(&CUT_MS).await;
     match loss {
         Loss::Rot => return rot(world, [loser, one, other], dice, end).await,
-        Loss::InSweep => return lose_in_sweep(world, [loser, other], dice).await,
+        Loss::InRepair => return lose_in_sweep(world, [loser, other], dice).await,
         Loss::EachFolder => return lose_each(world, dice).await,
         Loss::AllCopies => return restore_all(world, dice).await,
         Loss::Folder | Loss::OldCopy | Loss::RunningCopy => {}

@@ -10,7 +10,7 @@ use crate::dice::Dice;
 use crate::network::HostNumber;
 use crate::scenario::{FaultKind, Scenario, ScenarioKind};
 use crate::world::World;
-use cluster::sweep::RepairKind;
+use cluster::comparison::RepairKind;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::time::Duration;

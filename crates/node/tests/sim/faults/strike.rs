@@ -5,7 +5,7 @@ use crate::dice::Dice;
 use crate::host::Crash;
 use crate::scenario::{FaultKind, ScenarioKind};
 use crate::world::World;
-use cluster::sweep::RepairKind;
+use cluster::comparison::RepairKind;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -145,7 +145,7 @@ pub(super) async fn strike(world: &World, fault: Fault, lasting: Duration, dice:
             sleep(lasting).await;
             struck.set_work_ms_max(world.scenario.work_ms_max);
         }
-        FaultKind::KillInSweep => {
+        FaultKind::KillInRepair => {
             world.hosts[*dice.pick(&[host, other])].order_repair(RepairKind::Full);
             let requests = dice.within(&SWEEP_REQUESTS);
             let before = struck.repair_requests().unwrap_or(0);
@@ -161,7 +161,18 @@ pub(super) async fn strike(world: &World, fault: Fault, lasting: Duration, dice:
             sleep(lasting / 4).await;
             world.start(host);
         }
-        FaultKind::SecondDriver => {
+        FaultKind::LateReadRepair => {
+            let key = dice.below(world.scenario.keys);
+            let answered = struck.answers_with(key);
+            sleep(lasting).await;
+            if let Some((gc_threshold, entry)) = answered
+                && let Some(late) = struck.send_read_repair(gc_threshold, other, entry)
+            {
+                // Whatever comes of it.
+                let _outcome = late.answer.await;
+            }
+        }
+        FaultKind::SecondCoordinator => {
             struck.order_repair(*dice.pick(&RepairKind::ALL));
         }
         FaultKind::FailingSyncs => {

@@ -3,7 +3,7 @@
 use crate::network::HostNumber;
 use crate::scenario::Scenario;
 use cluster::{Member, Members, NodeUrl};
-use node::{MemoryParts, NodeConfig, Resources, RepairSizes};
+use node::{MemoryParts, NodeConfig, RepairSizes, Resources};
 use std::time::Duration;
 
 /// How far clocks may be apart in most worlds.

@@ -2,8 +2,8 @@
 
 use super::Host;
 use super::identity::key_bytes;
-use base::Entry;
-use cluster::sweep::RepairKind;
+use base::{Entry, Timestamp};
+use cluster::comparison::RepairKind;
 use node::GcStatus;
 
 impl Host {
@@ -62,6 +62,15 @@ impl Host {
             Some(process) => process.node.engine().get(&key_bytes(key)),
             None => Ok(None),
         }
+    }
+
+    /// What the process would answer to a read of a key: its GC threshold, and the version. [`None`]
+    /// if it does not count, or has none.
+    pub(crate) fn answers_with(&self, key: u64) -> Option<(Timestamp, Entry)> {
+        let counts = self.is_voter() == Some(true) && self.has_damage() == Some(false);
+        let gc_threshold = self.gc_status()?.gc_threshold;
+        let entry = self.held(key).ok().flatten()?;
+        counts.then_some((gc_threshold, entry))
     }
 
     /// What the process knows of forgetting; `None` if none runs.

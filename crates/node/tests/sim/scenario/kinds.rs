@@ -37,17 +37,19 @@ pub(crate) enum FaultKind {
     FullDisk,
     /// A disk, or the processor, is slow.
     SlowDisk,
-    /// A process ends in the middle of a full sweep: after the k-th request of it.
-    KillInSweep,
-    /// A host drives a sweep, beside the one that drives them otherwise.
-    SecondDriver,
+    /// A process ends in the middle of a full repair: after the k-th request of it.
+    KillInRepair,
+    /// A host coordinates a repair, beside the one that does so otherwise.
+    SecondCoordinator,
     /// Syncs of a disk fail until the process restarts.
     FailingSyncs,
+    /// A read repair with what a host held takes long, perhaps longer than a repair session.
+    LateReadRepair,
 }
 
 impl FaultKind {
     /// Every kind.
-    pub(super) const ALL: [Self; 20] = [
+    pub(super) const ALL: [Self; 21] = [
         Self::Kill,
         Self::Stop,
         Self::PowerCut,
@@ -65,9 +67,10 @@ impl FaultKind {
         Self::SkewBackAtStart,
         Self::FullDisk,
         Self::SlowDisk,
-        Self::KillInSweep,
-        Self::SecondDriver,
+        Self::KillInRepair,
+        Self::SecondCoordinator,
         Self::FailingSyncs,
+        Self::LateReadRepair,
     ];
 
     /// The kinds with which all replicas still answer.
@@ -89,8 +92,8 @@ impl FaultKind {
 pub(crate) enum Loss {
     /// The process comes back with an empty folder.
     Folder,
-    /// The same in the middle of a full sweep: what it showed before does not count.
-    InSweep,
+    /// The same in the middle of a full repair: what it showed before does not count.
+    InRepair,
     /// The process comes back with a copy that was taken while it did not run.
     OldCopy,
     /// The process comes back with a copy that was taken at one moment while it ran.
@@ -108,7 +111,7 @@ impl Loss {
     pub(super) const ALL: [Self; 10] = [
         Self::Folder,
         Self::Folder,
-        Self::InSweep,
+        Self::InRepair,
         Self::OldCopy,
         Self::OldCopy,
         Self::RunningCopy,

@@ -153,7 +153,7 @@ impl Scenario {
     /// Whether passes may run: those that are due, those that fill a store, and those of
     /// an operator.
     pub(crate) fn can_sweep(&self) -> bool {
-        let orders = [FaultKind::KillInSweep, FaultKind::SecondDriver];
+        let orders = [FaultKind::KillInRepair, FaultKind::SecondCoordinator];
         self.repair_interval.is_some()
             || self.loss.is_some()
             || self.durability != Durability::Sync
@@ -249,7 +249,7 @@ impl Scenario {
         }
         let nodes = *dice.pick(&[3, 3, 3, 4]);
         let (keys, range_keys) = match loss {
-            Loss::InSweep => (40, 4),
+            Loss::InRepair => (40, 4),
             _ => (*dice.pick(&[1, 2, 5]), self.range_keys),
         };
         let seconds = |seconds| Some(Duration::from_secs(seconds));
@@ -259,7 +259,7 @@ impl Scenario {
             far_host: dice.place(nodes),
             keys,
             range_keys,
-            repair_interval: *dice.pick(&intervals[usize::from(loss == Loss::InSweep)..]),
+            repair_interval: *dice.pick(&intervals[usize::from(loss == Loss::InRepair)..]),
             pairs: *dice.pick(&[Pairs::Quorum, Pairs::Quorum, Pairs::Any]),
             pause_ms: match loss {
                 Loss::EachFolder => 40..=400,
@@ -305,7 +305,7 @@ impl Scenario {
 
     /// Full sweeps of many ranges, with several drivers, that restarts cut short.
     fn with_cut_sweeps(self, dice: &Dice) -> Self {
-        let mut faults = vec![FaultKind::KillInSweep, FaultKind::SecondDriver];
+        let mut faults = vec![FaultKind::KillInRepair, FaultKind::SecondCoordinator];
         for kind in [FaultKind::Freeze, FaultKind::PowerCut] {
             faults.extend(dice.percent(30).then_some(kind));
         }

@@ -10,7 +10,7 @@ use crate::host::{Acceptance, Copy, Crash, Host};
 use crate::network::HostNumber;
 use crate::scenario::Loss;
 use checker::{Action, Outcome, Request};
-use cluster::sweep::RepairKind;
+use cluster::comparison::RepairKind;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 

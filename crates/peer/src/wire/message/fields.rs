@@ -5,8 +5,8 @@ use crate::wire::entry_fields::EntryFields;
 use crate::wire::frame::{PIECE_BYTES, RUN_BYTES_MAX};
 use crate::wire::repair_message::take_session_id;
 use base::{ByteReader, KEY_BYTES_MAX, NewerVersion, Timestamp};
-use cluster::repair::SessionId;
 use cluster::Miss;
+use cluster::repair::SessionId;
 use std::time::Duration;
 
 /// Reads the fields of a payload.

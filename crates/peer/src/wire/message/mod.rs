@@ -119,7 +119,6 @@ const NEWER_VERSIONS: u8 = 19;
 const PAGE: u8 = 21;
 const PAGED: u8 = 22;
 
-
 const TRACE: u8 = 25;
 const READ_UNLESS_SAME: u8 = 26;
 const SAME: u8 = 27;

@@ -9,7 +9,7 @@ use super::{
 };
 use base::ByteReader;
 use cluster::NODES_MAX;
-use cluster::sweep::symbols::Symbol;
+use cluster::comparison::symbols::Symbol;
 
 impl RepairRequest {
     /// Appends the request.

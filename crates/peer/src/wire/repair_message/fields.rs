@@ -4,8 +4,8 @@ use super::session_id::{take_session_id, take_token};
 use super::{BOUND_KEY_BYTES_MAX, bound_steps_max};
 use base::{ByteReader, Timestamp};
 use bytes::Bytes;
+use cluster::comparison::{Digest, KeyBounds, STEPS_MAX};
 use cluster::repair::{SessionId, Token};
-use cluster::sweep::{Digest, KeyBounds, STEPS_MAX};
 use cluster::{NODES_MAX, NodeId};
 
 /// Reads a payload, field by field.

@@ -54,9 +54,9 @@ use crate::wire::frame::PAYLOAD_BYTES_MAX;
 use base::Timestamp;
 use bytes::Bytes;
 use cluster::NodeId;
+use cluster::comparison::symbols::Symbol;
+use cluster::comparison::{Digest, KeyBounds, STEPS_MAX};
 use cluster::repair::{SessionId, Token};
-use cluster::sweep::symbols::Symbol;
-use cluster::sweep::{Digest, KeyBounds, STEPS_MAX};
 
 /// The most symbols that one answer carries.
 pub const SYMBOLS_MAX: usize = 2048;
@@ -245,7 +245,7 @@ pub struct Offer {
     pub key: Bytes,
     /// The timestamp.
     pub timestamp: Timestamp,
-    /// The hash of what the version says, as in [`cluster::sweep::Item`].
+    /// The hash of what the version says, as in [`cluster::comparison::Item`].
     pub content_hash: u32,
     /// The number of copies.
     pub copies: u8,

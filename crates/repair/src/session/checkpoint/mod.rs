@@ -26,8 +26,8 @@
 use base::{ByteReader, Timestamp};
 use bytes::Bytes;
 use cluster::NodeId;
+use cluster::comparison::Pair;
 use cluster::repair::{Shown, Token};
-use cluster::sweep::Pair;
 use lsm::checked_file::{self, FileKind};
 use lsm::disk::{read_small_file, replace_file};
 use lsm::{Disk, Error};

@@ -3,8 +3,8 @@
 use crate::session::worker::RepairWorker;
 use bytes::Bytes;
 use cluster::NodeId;
+use cluster::comparison::{Digest, NodeDigests, Pair};
 use cluster::repair::{Compared, SessionId};
-use cluster::sweep::{Digest, NodeDigests, Pair};
 use peer::{RepairAnswer, RepairRequest};
 use std::rc::Rc;
 

@@ -15,11 +15,11 @@ use crate::session::worker::RepairWorker;
 use base::Timestamp;
 use bytes::Bytes;
 use cluster::NodeId;
+use cluster::comparison::{KeyBounds, Pair};
 use cluster::repair::{
     Compared, Next, SESSION_IDLE_MAX, Session, SessionAction, SessionAnswer, SessionEvent,
     SessionId, SessionRequest, Shown, Token,
 };
-use cluster::sweep::{KeyBounds, Pair};
 use peer::{RepairAnswer, RepairRequest};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -27,6 +27,12 @@ use std::time::Duration;
 
 /// How often a coordinator begins a session at most, before it looks again whether one is due.
 const SESSIONS_MAX: u32 = 8;
+
+/// How often it does so while stores refuse that because they take part in another one.
+const REFUSALS_MAX: u32 = 3;
+/// How long it waits before that, at most as long again at random: two coordinators that begin at
+/// the same time may refuse each other.
+const REFUSAL_PAUSE: Duration = Duration::from_millis(500);
 
 /// How long a session that has lost a node takes no checkpoint, so that the node can join
 /// again from the last one. Until then the others compare on.
@@ -131,7 +137,7 @@ impl RepairWorker {
         }
         // The greatest token that is known.
         let mut greatest = Token::default();
-        let mut last = None;
+        let mut refusals = 0;
         for _ in 0..SESSIONS_MAX {
             greatest = greatest.max(sessions.environment.store_side.record().token);
             let mut session = match stored.take() {
@@ -155,19 +161,21 @@ impl RepairWorker {
                 // It has gone on before this node was restarted.
                 stored = Some(session.checkpoint);
             } else if by.session != token.session {
-                // A store took no part in what goes on, so another session includes it. Or it
-                // knows a token that is greater than a first one: if that session is over, another
-                // one may begin. Otherwise it is running.
-                let may_begin = if token.is_resumed() {
-                    by < token
-                } else {
-                    by > token && last != Some(by)
-                };
-                if !may_begin {
-                    return Ended::Preempted { by };
+                // A store that took no part in what goes on is included by another session. Any
+                // other one takes part in a session, or knows a greater token of one that is over.
+                let is_left_out = token.is_resumed() && by < token;
+                if !is_left_out {
+                    refusals += 1;
+                    if refusals > REFUSALS_MAX || session.has_begun() {
+                        return Ended::Preempted { by };
+                    }
+                    let random_ms = random.next_u64() % REFUSAL_PAUSE.as_millis() as u64;
+                    tokio::time::sleep(REFUSAL_PAUSE + Duration::from_millis(random_ms)).await;
+                    if sessions.record.is_other_full_running() {
+                        return Ended::Preempted { by };
+                    }
                 }
             }
-            last = Some(by);
         }
         Ended::With(SessionReport {
             pairs: self.all_pairs(),
@@ -186,13 +194,22 @@ impl RepairWorker {
             && nodes.all(|node| checkpoint.taking_part.contains_key(node))
     }
 
-    /// Tells all nodes that a session is over which was cut short, so that another one may begin.
+    /// Ends a session that was cut short, so that another one may begin. Whether its last attempt
+    /// has raised the GC threshold is not known any more; that a further one has not is.
     async fn abandon(self: &Rc<Self>, checkpoint: &Checkpoint) {
-        let own = self.sessions.environment.store_side.record().token;
-        let token = match own.session == checkpoint.token.session {
-            true => own.max(checkpoint.token),
-            false => checkpoint.token,
+        let environment = &self.sessions.environment;
+        let own = environment.store_side.record().token;
+        let is_known = own.session == checkpoint.token.session;
+        let last = checkpoint
+            .token
+            .max(if is_known { own } else { checkpoint.token });
+        let token = last.next_attempt();
+        let begin = |_| RepairRequest::Begin {
+            session: SessionId::Full(token),
+            members: environment.members.names_hash(),
         };
+        // Whoever takes no part in it refuses.
+        let _answers = self.ask_all(self.nodes_up(), begin).await;
         self.tell_over(token, self.nodes_up()).await;
     }
 
@@ -313,8 +330,13 @@ impl FullSession {
         }
     }
 
-    /// Asks nodes for something, at the same time. The own store is the first that begins, so that
-    /// a session that is running is not disturbed if this node takes part in it.
+    /// Whether all nodes have begun an attempt, and ranges may have been compared.
+    fn has_begun(&self) -> bool {
+        self.attempt.has_agreed
+    }
+
+    /// Asks nodes for something, at the same time. The own store is the last that begins: if others
+    /// take part in a session, that may be about to take it in again.
     async fn ask(&mut self, nodes: Vec<NodeId>, request: SessionRequest) -> Vec<SessionEvent> {
         self.all_asked = self.now();
         let session = SessionId::Full(self.token);
@@ -326,11 +348,13 @@ impl FullSession {
                     session,
                     members: hash,
                 };
-                let (first, others): (Vec<_>, Vec<_>) =
+                let (own, others): (Vec<_>, Vec<_>) =
                     nodes.into_iter().partition(|node| *node == own);
-                let mut answers = self.worker.ask_all(first, begin).await;
-                if !matches!(answers[..], [(_, Some(RepairAnswer::Refused { .. }))]) {
-                    answers.extend(self.worker.ask_all(others, begin).await);
+                let mut answers = self.worker.ask_all(others, begin).await;
+                let refuses =
+                    |(_, answer): &Lost| matches!(answer, Some(RepairAnswer::Refused { .. }));
+                if !answers.iter().any(refuses) {
+                    answers.extend(self.worker.ask_all(own, begin).await);
                 }
                 self.begun(answers)
             }
@@ -628,9 +652,8 @@ impl FullSession {
             .filter(|node| !machine.takes_part(*node))
             .collect();
         let Shown { below, unequal } = machine.shown();
-        let is_between_present = |pair: &Pair| {
-            machine.takes_part(pair.lower) && machine.takes_part(pair.upper)
-        };
+        let is_between_present =
+            |pair: &Pair| machine.takes_part(pair.lower) && machine.takes_part(pair.upper);
         let unequal = unequal.into_iter().filter(is_between_present).collect();
         let voided = std::mem::take(&mut self.attempt.voided);
         let raising = std::mem::take(&mut self.attempt.raising);
@@ -684,7 +707,9 @@ impl FullSession {
 /// What the answers of nodes mean to a session.
 fn events_of(answers: Vec<Lost>) -> Vec<SessionEvent> {
     let answers = answers.into_iter();
-    answers.map(|(node, answer)| event_of(node, answer)).collect()
+    answers
+        .map(|(node, answer)| event_of(node, answer))
+        .collect()
 }
 
 fn event_of(node: NodeId, answer: Option<RepairAnswer>) -> SessionEvent {

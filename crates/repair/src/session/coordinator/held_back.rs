@@ -3,7 +3,7 @@
 use crate::store::HeldBack;
 use base::Timestamp;
 use cluster::NodeId;
-use cluster::sweep::Pair;
+use cluster::comparison::Pair;
 
 /// What a node has answered that takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! - a non-owned copy, to the replicas of its version. A copy that no pair compares would
 //!   survive the tombstone that hides it;
 //! - in an incremental session, a version to a node that is no replica of it but may keep an older
-//!   one; see [`cluster::sweep::RangeItems::announced_to`].
+//!   one; see [`cluster::comparison::RangeItems::announced_to`].
 //!
 //! An offer says all about a version but its value. So a copy that stays where it is costs
 //! some bytes a session, however long its value is.

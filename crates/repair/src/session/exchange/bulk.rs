@@ -5,8 +5,8 @@ use crate::session::part::{Gap, RangeId, RunRefusal, TakenRun, UnknownRange, rep
 use crate::session::worker::RepairWorker;
 use base::Entry;
 use bytes::Bytes;
+use cluster::comparison::Digest;
 use cluster::repair::SessionId;
-use cluster::sweep::Digest;
 use cluster::{Miss, NodeId};
 use peer::{PeerAnswer, PeerRequest, RepairRequest, Run};
 use std::sync::Arc;
@@ -116,7 +116,10 @@ impl RepairWorker {
             after,
             held: held.to_vec(),
         };
-        match self.call_patiently(with, PeerRequest::Session(request)).await {
+        match self
+            .call_patiently(with, PeerRequest::Session(request))
+            .await
+        {
             PeerAnswer::Pulled(run) => Ok(run),
             PeerAnswer::Missed(why) => Err(why),
             _ => Err(Miss::Failed),

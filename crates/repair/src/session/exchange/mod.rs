@@ -9,9 +9,9 @@ use super::worker::RepairWorker;
 use base::{Entry, Kind, Timestamp};
 use bulk::Filled;
 use bytes::Bytes;
+use cluster::comparison::symbols::Decoder;
+use cluster::comparison::{Digest, Item};
 use cluster::repair::{SessionId, is_absent};
-use cluster::sweep::symbols::Decoder;
-use cluster::sweep::{Digest, Item};
 use cluster::{Miss, NodeId};
 use peer::{KEY_HASHES_MAX, PeerRequest, RepairAnswer, RepairRequest};
 use replica::background::WorkKind;
@@ -204,7 +204,11 @@ impl RepairWorker {
     fn is_gone(&self, entry: &Entry) -> bool {
         let environment = &self.sessions.environment;
         let expired_before = environment.expiry.expired_before_unix_ms();
-        is_gone(entry, expired_before, environment.store_side.greatest_known())
+        is_gone(
+            entry,
+            expired_before,
+            environment.store_side.greatest_known(),
+        )
     }
 
     /// Sends versions at the same time; again those that were too much for the peer.
@@ -302,11 +306,7 @@ mod tests {
             (value(10, expired), false),
             (Entry::tombstone(b"k", at(10), 3), false),
         ] {
-            assert_eq!(
-                is_gone(&entry, NOW_UNIX_MS, at(10)),
-                expected,
-                "{entry:?}"
-            );
+            assert_eq!(is_gone(&entry, NOW_UNIX_MS, at(10)), expected, "{entry:?}");
         }
     }
 }

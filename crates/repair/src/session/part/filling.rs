@@ -77,7 +77,9 @@ impl Filling {
         for entry in std::mem::take(&mut self.waiting) {
             let ingest = match &mut self.ingest {
                 Some(ingest) => ingest,
-                None => self.ingest.insert(self.engine.begin_ingest(self.admission)?),
+                None => self
+                    .ingest
+                    .insert(self.engine.begin_ingest(self.admission)?),
             };
             self.ingest_bytes += entry.data_bytes();
             ingest.push(&entry)?;

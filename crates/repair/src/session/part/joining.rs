@@ -6,8 +6,8 @@ use super::{Participant, UnknownRange};
 use base::Timestamp;
 use bytes::Bytes;
 use cluster::NodeId;
+use cluster::comparison::{Incarnation, KeyBounds, RepairKind};
 use cluster::repair::{SESSION_IDLE_MAX, SessionId};
-use cluster::sweep::{Incarnation, KeyBounds, RepairKind};
 use lsm::{Admission, Error};
 
 /// What a node remembers of the last session that found it equal with another.

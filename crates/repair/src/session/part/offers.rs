@@ -5,7 +5,7 @@ use super::{Participant, RangeId, UnknownRange};
 use base::Entry;
 use bytes::Bytes;
 use cluster::NodeId;
-use cluster::sweep::{Item, RepairKind};
+use cluster::comparison::{Item, RepairKind};
 use lsm::Error;
 use peer::Offer;
 use std::cmp::Ordering;
@@ -120,4 +120,3 @@ impl Participant {
         Ok(Ok(reply))
     }
 }
-

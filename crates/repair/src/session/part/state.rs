@@ -4,8 +4,10 @@ use super::filling::Filling;
 use crate::RepairSizes;
 use base::{Entry, EntryRef, Kind, Timestamp};
 use bytes::Bytes;
+use cluster::comparison::{
+    Comparison, Incarnation, KeyBounds, RangeItems, RangeSummary, RepairKind,
+};
 use cluster::repair::is_absent;
-use cluster::sweep::{Comparison, Incarnation, KeyBounds, RangeItems, RangeSummary, RepairKind};
 use cluster::{NodeId, Placement};
 use lsm::{DamageMark, Engine, Error, Scan, ScanAhead};
 use std::collections::VecDeque;

@@ -8,8 +8,8 @@ use super::checkpoint::{Checkpoint, LastEqual, RepairFile};
 use super::rebuild::{Rebuild, RebuildProgress};
 use base::Clock;
 use cluster::NodeId;
-use cluster::repair::{SESSION_IDLE_MAX, SessionId, Token};
-use cluster::sweep::RepairKind;
+use cluster::comparison::RepairKind;
+use cluster::repair::{SESSION_IDLE_MAX, SessionId};
 use profile::lock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -17,6 +17,10 @@ use std::time::Duration;
 
 /// Running sessions that are remembered: one of each kind.
 const RUNNING_MAX: usize = RepairKind::ALL.len();
+
+/// For how long a node coordinates no full session after stores have refused one because they take
+/// part in another one, in which this node does not. If it did, it would wait for the end.
+const GIVING_WAY: Duration = Duration::from_secs(30);
 
 /// What a node knows of repair, at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,8 +118,8 @@ struct RecordState {
     last_equal: Vec<LastEqual>,
     single_copies: Vec<Option<u64>>,
     ranges_compared: u64,
-    /// The session for which one of this node had to give way, and when, on the monotonic clock.
-    preempted: Option<(Token, Duration)>,
+    /// When a session of this node last gave way to another one, on the monotonic clock.
+    preempted: Option<Duration>,
 }
 
 /// A session that has begun and not ended.
@@ -186,6 +190,16 @@ impl Record {
         });
     }
 
+    /// The coordinator of a session has asked for something.
+    pub(super) fn asked(&self, session: SessionId) {
+        let now = self.clock.monotonic();
+        let mut state = lock(&self.state);
+        let mut running = state.running.iter_mut();
+        if let Some(known) = running.find(|known| known.session == session) {
+            known.last_asked = now;
+        }
+    }
+
     /// This node has made its digests of a range of a session.
     pub(super) fn range_compared(&self, session: SessionId) {
         let now = self.clock.monotonic();
@@ -254,10 +268,10 @@ impl Record {
         lock(&self.state).mark_end(kind, is_done, now, now_unix_ms);
     }
 
-    /// A session that this node was to coordinate has given way to this one.
-    pub(super) fn preempted(&self, by: Token) {
+    /// A session that this node was to coordinate has given way to another one.
+    pub(super) fn preempted(&self) {
         let now = self.clock.monotonic();
-        lock(&self.state).preempted = Some((by, now));
+        lock(&self.state).preempted = Some(now);
     }
 
     /// A request of a session is answered.
@@ -266,7 +280,8 @@ impl Record {
     }
 
     pub(super) fn repair_writes_sent(&self, writes: u32) {
-        self.repair_writes_sent.fetch_add(u64::from(writes), Relaxed);
+        self.repair_writes_sent
+            .fetch_add(u64::from(writes), Relaxed);
     }
 
     pub(super) fn repair_write_received(&self) {
@@ -302,11 +317,12 @@ impl Record {
     pub(super) fn is_other_full_running(&self) -> bool {
         let now = self.clock.monotonic();
         let state = lock(&self.state);
-        let is_full =
-            |known: &KnownSession| known.session.kind() == RepairKind::Full && !known.is_silent(now);
+        let is_full = |known: &KnownSession| {
+            known.session.kind() == RepairKind::Full && !known.is_silent(now)
+        };
         let has_given_way = state
             .preempted
-            .is_some_and(|(_, since)| now.saturating_sub(since) < SESSION_IDLE_MAX);
+            .is_some_and(|since| now.saturating_sub(since) < GIVING_WAY);
         has_given_way || state.running.iter().any(is_full)
     }
 
@@ -357,9 +373,13 @@ impl Record {
 impl RecordState {
     /// A session is over, for this node at least.
     fn take_running(&mut self, session: SessionId) -> Option<KnownSession> {
-        self.preempted
-            .take_if(|(by, _)| matches!(session, SessionId::Full(token) if token.session == by.session));
-        let index = self.running.iter().position(|known| known.session == session);
+        if session.kind() == RepairKind::Full {
+            self.preempted = None;
+        }
+        let index = self
+            .running
+            .iter()
+            .position(|known| known.session == session);
         index.map(|index| self.running.remove(index))
     }
 

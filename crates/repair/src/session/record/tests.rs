@@ -1,12 +1,12 @@
 //! What a node knows of sessions that have ended, and when the next one is due.
 
-use super::{EndedSessions, LastEqual, Record, RepairCounts, RunningSession};
+use super::{EndedSessions, GIVING_WAY, LastEqual, Record, RepairCounts, RunningSession};
 use crate::session::checkpoint::RepairFile;
 use crate::session::rebuild::Rebuild;
 use base::{Clock, ManualClock};
 use cluster::NodeId;
+use cluster::comparison::RepairKind;
 use cluster::repair::{SESSION_IDLE_MAX, SessionId, Token};
-use cluster::sweep::RepairKind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,12 +27,9 @@ fn nothing() -> Rebuild {
     Rebuild::new(Arc::new(ManualClock::new(START_UNIX_MS)))
 }
 
-const fn token(session: u64, attempt: u32) -> Token {
-    Token { session, attempt }
-}
-
 const fn full(session: u64) -> SessionId {
-    SessionId::Full(token(session, 0))
+    let attempt = 0;
+    SessionId::Full(Token { session, attempt })
 }
 
 const fn incremental(session: u64) -> SessionId {
@@ -128,11 +125,7 @@ fn a_full_session_is_due_although_the_node_is_restarted_more_often() {
     let (clock, before) = record();
     let interval = Duration::from_secs(7 * 24 * 3600);
     clock.advance(interval / 2);
-    before.ended(
-        full(1),
-        &[node(1), node(2)],
-        &[5, u64::MAX, 7],
-    );
+    before.ended(full(1), &[node(1), node(2)], &[5, u64::MAX, 7]);
     clock.advance(interval / 2);
     let restarted = |file| Record::new(Arc::clone(&clock) as Arc<dyn Clock>, 3, file);
     let after = restarted(before.to_file(None));
@@ -228,7 +221,10 @@ fn a_full_session_is_under_way_until_it_ends_or_its_coordinator_is_silent() {
         record.range_compared(full(2));
     }
     clock.advance(SESSION_IDLE_MAX);
-    assert!(!record.is_other_full_running(), "its coordinator may be gone");
+    assert!(
+        !record.is_other_full_running(),
+        "its coordinator may be gone"
+    );
     record.range_compared(full(2));
     assert!(record.is_other_full_running());
     record.ended(full(2), &[], &[]);
@@ -240,19 +236,18 @@ fn a_full_session_is_under_way_until_it_ends_or_its_coordinator_is_silent() {
 }
 
 #[test]
-fn a_session_gives_way_until_the_other_one_has_ended_or_is_idle() {
+fn a_session_gives_way_until_another_one_has_ended_here_or_for_a_while() {
     let (clock, record) = record();
-    record.preempted(token(7, 0));
-    clock.advance(SESSION_IDLE_MAX / 2);
+    record.preempted();
+    clock.advance(GIVING_WAY / 2);
     assert!(record.is_other_full_running());
-    clock.advance(SESSION_IDLE_MAX / 2);
+    clock.advance(GIVING_WAY / 2);
     assert!(!record.is_other_full_running());
-    // Another attempt of it ends here.
-    record.preempted(token(7, 0));
-    let another = SessionId::Full(token(7, 3));
-    record.began(another);
-    record.ended(full(6), &[], &[]);
+    record.preempted();
+    record.began(incremental(1));
+    record.ended(incremental(1), &[], &[]);
     assert!(record.is_other_full_running());
-    record.ended(another, &[], &[]);
+    record.began(full(2));
+    record.ended(full(2), &[], &[]);
     assert!(!record.is_other_full_running());
 }

@@ -7,8 +7,8 @@ use super::coordinator::{Ended, LOOK_PERIOD};
 use super::part::Participant;
 use super::report::SessionReport;
 use super::worker::RepairWorker;
+use cluster::comparison::RepairKind;
 use cluster::repair::SESSION_IDLE_MAX;
-use cluster::sweep::RepairKind;
 use cluster::{NodeId, ReplicaState};
 use pacing::{Rebuilding, Retry, StoreOfNode};
 use std::collections::BTreeSet;
@@ -61,15 +61,13 @@ impl RepairWorker {
                 if is_ordered { None } else { Some(&is_full_due) };
             let ended = match kind {
                 RepairKind::Full => self.coordinate_full().await,
-                RepairKind::Incremental => {
-                    Ended::With(self.coordinate_incremental(settles).await)
-                }
+                RepairKind::Incremental => Ended::With(self.coordinate_incremental(settles).await),
             };
             match ended {
                 Ended::With(report) => self.ended(kind, report, &mut retry),
                 Ended::Preempted { by } => {
                     tracing::info!(%by, "another repair session is running: this one waits for its end");
-                    self.sessions.record.preempted(by);
+                    self.sessions.record.preempted();
                     orders.put_off();
                 }
             }
@@ -107,27 +105,37 @@ impl RepairWorker {
         let is_first = self.is_first_up();
         // No other node knows of the damage of its store.
         let is_full_due = self.is_rebuild_due(rebuilding)
+            || self.is_interrupted()
             || is_first && self.is_full_due(retry_period);
         if may_begin_full && is_full_due {
             return Some(RepairKind::Full);
         }
         let environment = &self.sessions.environment;
-        let is_due = |interval| self.sessions.record.is_due(RepairKind::Incremental, interval);
+        let is_due = |interval| {
+            self.sessions
+                .record
+                .is_due(RepairKind::Incremental, interval)
+        };
         let is_incremental_due = is_first && environment.interval.is_some_and(is_due);
         is_incremental_due.then_some(RepairKind::Incremental)
     }
 
-    /// Whether a full session is due: at its interval, after one that was cut short, and
-    /// `retry_period` after one that did not do everything.
+    /// Whether a restart has cut a full session short that this node coordinates: no other one can
+    /// begin as long as its stores wait for it.
+    fn is_interrupted(&self) -> bool {
+        let now_unix_ms = self.sessions.environment.clock.unix_ms();
+        self.sessions.checkpoints.is_interrupted(now_unix_ms)
+    }
+
+    /// Whether a full session is due: at its interval, and `retry_period` after one that did not do
+    /// everything.
     fn is_full_due(&self, retry_period: Duration) -> bool {
-        let sessions = &self.sessions;
-        let environment = &sessions.environment;
-        sessions.checkpoints.is_interrupted(environment.clock.unix_ms())
-            || environment.full_interval.is_some_and(|interval| {
-                let record = &sessions.record;
-                record.is_due(RepairKind::Full, interval)
-                    || self.are_all_up() && record.is_retry_due(retry_period.min(interval))
-            })
+        let record = &self.sessions.record;
+        let interval = self.sessions.environment.full_interval;
+        interval.is_some_and(|interval| {
+            record.is_due(RepairKind::Full, interval)
+                || self.are_all_up() && record.is_retry_due(retry_period.min(interval))
+        })
     }
 
     /// Whether stores have to be rebuilt, and a full session is due that this node coordinates for
@@ -145,7 +153,8 @@ impl RepairWorker {
         let environment = &self.sessions.environment;
         let mut lacking: BTreeSet<NodeId> = BTreeSet::new();
         if self.are_all_up() {
-            if self.must_compare_own() {
+            // The others know of a store that is a learner.
+            if environment.engine.has_uncompared_damage() {
                 lacking.insert(environment.members.own());
             }
             if self.is_first_up() {
@@ -154,12 +163,6 @@ impl RepairWorker {
         }
         let store_of = |node| (node, environment.membership.store_of(node));
         lacking.into_iter().map(store_of).collect()
-    }
-
-    /// Whether this node's store has to be compared with all others, although its reads and acks
-    /// count, because it has damage that was not. The others know of a store that is a learner.
-    fn must_compare_own(&self) -> bool {
-        self.sessions.environment.engine.has_uncompared_damage()
     }
 
     /// The nodes whose stores have to be rebuilt. None unless all replica states are known.

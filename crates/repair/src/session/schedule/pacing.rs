@@ -15,7 +15,7 @@ const REBUILD_PERIOD_MAX: Duration = Duration::from_secs(600);
 
 /// How long after a full session that did not find all nodes equal, as one of them was away,
 /// or that could not raise the GC threshold, the next one begins once all are up. The time
-/// doubles with each such pass, up to the interval of full sessiones, and begins anew with each
+/// doubles with each such session, up to the interval of full ones, and begins anew with each
 /// node that returns.
 const RETRY_PERIOD: Duration = Duration::from_secs(3600);
 

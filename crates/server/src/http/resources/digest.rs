@@ -13,7 +13,7 @@ use crate::http::response::body::ResponseBody;
 use crate::http::response::page;
 use crate::net::Listener;
 use base::Timestamp;
-use cluster::sweep::{Kept, KeptScope};
+use cluster::comparison::{Kept, KeptScope};
 use cluster::{Members, NodeId};
 use hyper::Response;
 use hyper::header::{CONTENT_TYPE, HeaderValue};

@@ -4,7 +4,7 @@ use super::{LOOK_PERIOD, calm, run, until};
 use crate::host::{Copy, Crash, Host, key_bytes};
 use base::{Entry, Expiry, Timestamp};
 use checker::{Action, Outcome, Request};
-use cluster::sweep::RepairKind;
+use cluster::comparison::RepairKind;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::spawn_local;

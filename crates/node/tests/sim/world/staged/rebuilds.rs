@@ -9,7 +9,7 @@ use crate::scenario::Scenario;
 use crate::value;
 use base::{Entry, Expiry, Timestamp};
 use checker::{Action, OperationId, Outcome, Request};
-use cluster::sweep::RepairKind;
+use cluster::comparison::RepairKind;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};

@@ -7,8 +7,8 @@ use super::{
 use base::{Entry, Expiry, Timestamp};
 use bytes::Bytes;
 use cluster::NodeId;
+use cluster::comparison::{Item, KeyBounds};
 use cluster::repair::{StoreRecord, StoreState};
-use cluster::sweep::{Item, KeyBounds};
 use lsm::Engine;
 use lsm_testing::BlockingWrite;
 use peer::Offer;
@@ -92,7 +92,10 @@ fn compared_with_a_coordinator_from_the_future(proven_unix_ms: Option<u64>) -> u
 
 #[test]
 fn the_clock_of_the_coordinator_alone_makes_no_session_leave_out_what_lives() {
-    assert_eq!(compared_with_a_coordinator_from_the_future(Some(NOW_UNIX_MS)), 2);
+    assert_eq!(
+        compared_with_a_coordinator_from_the_future(Some(NOW_UNIX_MS)),
+        2
+    );
     assert_eq!(compared_with_a_coordinator_from_the_future(None), 3);
 }
 

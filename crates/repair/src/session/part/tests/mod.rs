@@ -10,8 +10,8 @@ use crate::RepairSizes;
 use crate::session::exchange::SYMBOLS_TOTAL_MAX;
 use base::{Clock, Entry, Expiry, ManualClock, Timestamp};
 use bytes::Bytes;
+use cluster::comparison::{Incarnation, Item, KeyBounds};
 use cluster::repair::{SESSION_IDLE_MAX, SessionId, Token};
-use cluster::sweep::{Incarnation, Item, KeyBounds};
 use cluster::{NodeId, Placement};
 use lsm::{Admission, Disk, Engine, Options};
 use lsm_testing::{BlockingWrite, MemoryDisk, environment};
@@ -466,7 +466,9 @@ fn a_key_behind_the_last_one_is_never_ahead_of_the_scan() {
     }
     let mut participant = participant(&engine);
     participant.begin(SESSION, STORE);
-    participant.close(SESSION, b"", Admission::Ordinary).unwrap();
+    participant
+        .close(SESSION, b"", Admission::Ordinary)
+        .unwrap();
     // A read repair of "z" would be taken, and never be met.
     write(&engine, "z", 10);
     let bounds = vec![KeyBounds::everything(); 3];
@@ -492,7 +494,10 @@ fn a_key_behind_the_last_one_is_never_ahead_of_the_scan() {
         .close(next_attempt(7), b"k", Admission::Ordinary)
         .unwrap();
     let (from, until) = participant.keys_ahead(next_attempt(7)).unwrap();
-    assert_eq!((&from[..], until.as_deref()), (&b"k"[..], Some(&b"z\0"[..])));
+    assert_eq!(
+        (&from[..], until.as_deref()),
+        (&b"k"[..], Some(&b"z\0"[..]))
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::net::Listener;
 use crate::net::channel::Channel;
 use crate::status::held_back;
 use api::status::HeldBackBy;
-use cluster::sweep::RepairKind;
+use cluster::comparison::RepairKind;
 use hyper::StatusCode;
 use node::SessionReport;
 use schemars::JsonSchema;
@@ -64,10 +64,7 @@ impl Report {
             pairs: report.pairs,
             pairs_equal: report.equal_pairs,
             held_back: if report.is_held_back {
-                held_back(
-                    listener.shared(),
-                    &listener.worker.node().gc_status(),
-                )
+                held_back(listener.shared(), &listener.worker.node().gc_status())
             } else {
                 None
             },
@@ -150,7 +147,11 @@ mod tests {
     fn parameters_are_switches() {
         for (query, kind, wait) in [
             (None, RepairKind::Incremental, false),
-            (Some("full=false&wait=false"), RepairKind::Incremental, false),
+            (
+                Some("full=false&wait=false"),
+                RepairKind::Incremental,
+                false,
+            ),
             (Some("wait=true"), RepairKind::Incremental, true),
             (Some("full=true"), RepairKind::Full, false),
         ] {

@@ -8,7 +8,7 @@ use crate::scenario::Scenario;
 use crate::value;
 use base::{Entry, Expiry, Kind, Timestamp};
 use checker::OperationId;
-use cluster::sweep::RepairKind;
+use cluster::comparison::RepairKind;
 use std::cell::Cell;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};

@@ -9,7 +9,7 @@ use crate::host::{Acceptance, Crash, key_bytes};
 use crate::value;
 use base::{Clock, Entry, Expiry, Timestamp};
 use checker::{Action, OperationId, Outcome, Request};
-use cluster::sweep::RepairKind;
+use cluster::comparison::RepairKind;
 use tokio::time::sleep;
 
 const YEAR_MS: i64 = 365 * 24 * 3600 * 1000;

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::scenario::Scenario;
 use checker::{Action, Request};
-use cluster::sweep::RepairKind;
+use cluster::comparison::RepairKind;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::spawn_local;

@@ -10,7 +10,7 @@ use crate::scenario::Scenario;
 use crate::value;
 use base::{Entry, Expiry, Timestamp};
 use checker::{Action, Content, OperationId, Outcome, Request};
-use cluster::sweep::RepairKind;
+use cluster::comparison::RepairKind;
 use lsm::Durability;
 use std::rc::Rc;
 use std::time::Duration;

@@ -9,6 +9,7 @@ mod non_owned;
 mod orphaned_repair_writes;
 mod rules;
 mod steady_writes;
+mod two_coordinators;
 mod waiting_repair_writes;
 
 use super::{World, calm, run, until};
@@ -19,7 +20,7 @@ use crate::scenario::{Forgetting, Scenario};
 use crate::value;
 use base::{Entry, Expiry, Kind, Timestamp};
 use checker::{Action, OperationId, Request};
-use cluster::sweep::RepairKind;
+use cluster::comparison::RepairKind;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 

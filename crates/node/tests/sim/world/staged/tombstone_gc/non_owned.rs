@@ -190,7 +190,7 @@ fn while_a_store_lacks_something_a_surplus_copy_stays_and_fills_it() {
         assert_eq!(held(stray), Some(old_value(1)), "it is the last copy");
         let is_filled = |host: &Rc<Host>| host.is_voter() == Some(true);
         until("the store is rebuilt", || {
-            other.order_repair(cluster::sweep::RepairKind::Full);
+            other.order_repair(cluster::comparison::RepairKind::Full);
             is_filled(own)
         })
         .await;

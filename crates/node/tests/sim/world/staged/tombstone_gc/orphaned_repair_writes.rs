@@ -8,8 +8,8 @@ use crate::scenario::Scenario;
 use crate::value;
 use base::{Entry, Expiry, Kind, Timestamp};
 use checker::OperationId;
+use cluster::comparison::RepairKind;
 use cluster::repair::SessionId;
-use cluster::sweep::RepairKind;
 use std::cell::Cell;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -80,7 +80,10 @@ fn a_repair_write_of_the_attempt_before_is_refused() {
             });
             let late = world.hosts[own].send_repair_write(session, lacking, old_value(LAST));
             late.unwrap().answer.await.unwrap();
-            assert!(!goes_on || !is_value(lacking), "it came with the token before");
+            assert!(
+                !goes_on || !is_value(lacking),
+                "it came with the token before"
+            );
             gone_on.set(gone_on.get() + u32::from(goes_on));
             sleep(GRACE).await;
             risen.set(risen.get() + u32::from(goes_on && forgotten(leading) > timestamp));

@@ -4,7 +4,7 @@ use super::{
     GRACE, LONG, all_forget, forgotten, is_value, its_tombstone, old_value, places, run, store,
     three,
 };
-use cluster::sweep::RepairKind;
+use cluster::comparison::RepairKind;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 

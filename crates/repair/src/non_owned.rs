@@ -1,20 +1,20 @@
-//! Which copies this node may drop although they are alive: **surplus** copies, of versions
+//! Which copies this node may drop although they are alive: **non-owned** copies, of versions
 //! whose number of copies does not reach down the preference list to this node.
 //!
 //! A read of more replicas than a version has leaves one behind, and so does a write of fewer
-//! copies than the one before. Sweeps offer such a copy to the replicas of its version. A full
-//! pass that raises the forget bound has offered all that are below, so compaction may drop
+//! copies than the one before. Repairs offer such a copy to the replicas of its version. A full
+//! session that raises the GC threshold has offered all that are below, so compaction may drop
 //! them there: each replica holds that version or a newer one, and so does every other node
 //! that holds one at all ([`cluster::repair`]).
 //!
-//! That holds for the list of nodes by which the pass has placed the keys, and only a pass in
+//! That holds for the list of nodes by which the session has placed the keys, and only a session in
 //! which this store took part shows it: see [`store`](crate::store).
 //!
 //! The contract asks for no more copies than a version names. Still, as long as a store is
-//! known to lack something, a surplus copy may be the last one of what it has lost, and stays.
+//! known to lack something, a non-owned copy may be the last one of what it has lost, and stays.
 //! Damaged blocks of a store do not count as that. Nothing deleted can come back for it, as a
 //! copy only goes where nothing older is left beneath; and what it may cost is a version whose
-//! every replica has lost its block within one interval of full sweeps, which no store could answer
+//! every replica has lost its block within one interval of full repairs, which no store could answer
 //! for anyway.
 
 use base::Timestamp;
@@ -24,29 +24,29 @@ use replica::SharedBounds;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire};
 
-/// The surplus copies that a store holds.
+/// The non-owned copies that a store holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SurplusStatus {
+pub struct NonOwnedStatus {
     /// How many its tables hold.
     pub copies: u64,
     /// Those of versions below it may be dropped; [`Timestamp::ZERO`] while none may.
     pub below: Timestamp,
 }
 
-/// What compaction asks about surplus copies.
-pub struct SurplusRule {
+/// What compaction asks about non-owned copies.
+pub struct NonOwnedRule {
     /// Which nodes are the replicas of a key.
     pub placement: Arc<Placement>,
     /// This node.
     pub own: NodeId,
-    /// The bound below which surplus copies may go.
+    /// The bound below which non-owned copies may go.
     pub bounds: Arc<SharedBounds>,
     /// Whether the data folder is one of a cluster of these nodes, this store is a voter, and
     /// no other one is known to lack something.
     pub are_all_whole: Arc<AtomicBool>,
 }
 
-impl SurplusRule {
+impl NonOwnedRule {
     /// What the engine is told.
     pub fn for_engine(self) -> NonOwned {
         let Self {
@@ -75,7 +75,7 @@ mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
     #[test]
-    fn surplus_is_what_other_nodes_keep_and_goes_only_while_all_are_whole() {
+    fn non_owned_is_what_other_nodes_keep_and_goes_only_while_all_are_whole() {
         let placement = Arc::new(Placement::new(["a", "b", "c"]));
         let are_all_whole = Arc::<AtomicBool>::default();
         let last = placement.preference_list(b"key", 3)[2];
@@ -88,17 +88,17 @@ mod tests {
         let of_other_members = SharedBounds::of(state, members + 1);
         assert_eq!(of_other_members.non_owned_below(), Timestamp::ZERO);
         let shared = SharedBounds::of(state, members);
-        let rule = SurplusRule {
+        let rule = NonOwnedRule {
             placement,
             own: last,
             bounds: Arc::new(shared),
             are_all_whole: Arc::clone(&are_all_whole),
         };
-        let surplus = rule.for_engine();
-        let is_surplus = |copies| (surplus.is_non_owned)(b"key", copies);
-        assert!(is_surplus(1) && is_surplus(2) && !is_surplus(3));
-        assert_eq!((surplus.gc_threshold)(), Timestamp::ZERO);
+        let non_owned = rule.for_engine();
+        let is_non_owned = |copies| (non_owned.is_non_owned)(b"key", copies);
+        assert!(is_non_owned(1) && is_non_owned(2) && !is_non_owned(3));
+        assert_eq!((non_owned.gc_threshold)(), Timestamp::ZERO);
         are_all_whole.store(true, Relaxed);
-        assert_eq!((surplus.gc_threshold)(), Timestamp::from_u64(7));
+        assert_eq!((non_owned.gc_threshold)(), Timestamp::from_u64(7));
     }
 }

@@ -49,7 +49,7 @@ pub struct RangeSummary {
     /// By node number: a digest of what is [shared](RangeItems::shared_with) with it.
     pub digests: Vec<Digest>,
     /// The copies of which this node is no replica.
-    pub surplus: u32,
+    pub non_owned: u32,
     /// The versions that are [announced](RangeItems::announced_to) to some node.
     pub announces: u32,
     /// The versions of which this node has the only copy.
@@ -238,7 +238,7 @@ impl RangeItems {
                 }
             } else {
                 summary.reach = summary.reach.max(comparison.place_of_own(key));
-                summary.surplus += 1;
+                summary.non_owned += 1;
             }
             let may_announce = match comparison.kind {
                 RepairKind::Full => !is_replica,
@@ -257,7 +257,7 @@ impl RangeItems {
 
     /// The keys whose versions this node offers to `peer`, with the items and the numbers
     /// of copies:
-    /// - surplus copies, to the replicas of their versions;
+    /// - non-owned copies, to the replicas of their versions;
     /// - in an incremental session, versions of which the peer is no replica, but of whose keys it
     ///   may keep an older version that had more copies. That one is passed over as
     ///   unchanged, so no comparison of what the two share would show it. In a full session
@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn digests_are_over_what_each_node_shares() {
         let (items, placement, bounds) = (items(), placement(), everything());
-        let mut surplus = 0;
+        let mut non_owned = 0;
         for own in (0..5).map(NodeId::new) {
             let comparison = full(&placement, own, &bounds);
             let summary = items.summary(&comparison);
@@ -337,16 +337,19 @@ mod tests {
                 let shared: Digest = items.shared_with(&comparison, node).collect();
                 assert_eq!(*digest, shared);
             }
-            // Each key of this node has two other replicas. It shares no surplus copy.
+            // Each key of this node has two other replicas. It shares no non-owned copy.
             let total: u64 = summary.digests.iter().map(|digest| digest.items).sum();
-            let own_items = 100 - u64::from(summary.surplus);
+            let own_items = 100 - u64::from(summary.non_owned);
             assert_eq!(total, 3 * own_items);
             assert_eq!(summary.single_copies, 0);
-            assert_eq!(summary.reach, 5, "some copies are surplus on the last node");
-            surplus += summary.surplus;
+            assert_eq!(
+                summary.reach, 5,
+                "some copies are non-owned on the last node"
+            );
+            non_owned += summary.non_owned;
         }
-        // Each key has three replicas of five nodes, so two hold a surplus copy.
-        assert_eq!(surplus, 200);
+        // Each key has three replicas of five nodes, so two hold a non-owned copy.
+        assert_eq!(non_owned, 200);
     }
 
     #[test]
@@ -367,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn surplus_copies_are_announced_to_their_replicas() {
+    fn non_owned_copies_are_announced_to_their_replicas() {
         let (items, placement, bounds) = (items(), placement(), everything());
         let own = NodeId::new(0);
         let comparison = full(&placement, own, &bounds);
@@ -380,8 +383,8 @@ mod tests {
             }
         }
         let summary = items.summary(&comparison);
-        assert_eq!(summary.announces, summary.surplus);
-        assert_eq!(announced, 3 * summary.surplus);
+        assert_eq!(summary.announces, summary.non_owned);
+        assert_eq!(announced, 3 * summary.non_owned);
     }
 
     #[test]

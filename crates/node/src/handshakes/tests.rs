@@ -8,7 +8,6 @@ use base::{Entry, Expiry, ManualClock};
 use cluster::{Member, Members, NodeUrl};
 use lsm::{Disk, Durability};
 use lsm_testing::{BlockingWrite, MemoryDisk, StepExecutor};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 const NOW_UNIX_MS: u64 = 1_800_000_000_000;

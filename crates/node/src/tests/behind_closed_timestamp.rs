@@ -9,7 +9,7 @@ use cluster::repair::{
     SessionRequest, ShownBelow, StoreEvent, StoreRecord, StoreState, Token,
 };
 use lsm::LateSource;
-use lsm_testing::{FaultyDisk, MemoryDisk};
+use lsm_testing::{BlockingWrite, FaultyDisk, MemoryDisk};
 use peer::PeerAnswer;
 use replica::KeyRead;
 use replica::{AnswerTime, BeforeRead, Completion, LocalReplica, ReplicaRequest, SharedBounds};

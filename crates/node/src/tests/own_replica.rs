@@ -20,7 +20,7 @@ use replica::Submissions;
 use replica::hints::HintReceiver;
 use replica::pending::PendingRequests;
 use replica::{
-    AnswerTime, Completion, LocalReplica, PageTelling, Peers, ReplicaHints, ReplicaRequest,
+    AnswerTime, Completion, LocalReplica, PageTelling, ReplicaHints, ReplicaRequest,
 };
 use std::io::{self, Write};
 use std::path::Path;

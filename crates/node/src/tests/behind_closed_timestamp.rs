@@ -4,15 +4,16 @@ use super::own_replica::{START_MS, open, replica, version};
 use base::Entry;
 use base::{ManualClock, NewerVersion, Timestamp};
 use bytes::Bytes;
-use cluster::forgetting::Answerer;
-use cluster::forgetting::{Bounds, NamedBounds, StoreStart};
-use cluster::{Miss, NodeId};
-use lsm::{Admission, Barrier, LateSource};
+use cluster::Miss;
+use cluster::repair::{
+    SessionRequest, ShownBelow, StoreEvent, StoreRecord, StoreState, Token,
+};
+use lsm::LateSource;
 use lsm_testing::{BlockingWrite, FaultyDisk, MemoryDisk};
 use peer::PeerAnswer;
 use replica::KeyRead;
-use replica::{AnswerTime, Completion, LocalReplica, ReplicaRequest};
-use replica::{BeforeRead, SharedBounds, Taken};
+use replica::{AnswerTime, BeforeRead, Completion, LocalReplica, ReplicaRequest, SharedBounds};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,26 +22,60 @@ fn at(ms: u64) -> Timestamp {
     version(ms).timestamp()
 }
 
-/// A store with its fence at 100 ms and its forget bound at `forgotten_ms`.
-fn fenced(forgotten_ms: Option<u64>) -> (crate::node::Node, Rc<LocalReplica>) {
+/// What a store remembers that has closed 100 ms, with this GC threshold, for which it has answered.
+fn record(gc_threshold_ms: Option<u64>) -> StoreRecord {
+    let gc_threshold = gc_threshold_ms.map_or(Timestamp::ZERO, at);
+    let answered = ShownBelow {
+        below: gc_threshold,
+        members: 1,
+    };
+    StoreRecord {
+        closed: at(100),
+        gc_threshold,
+        answered,
+        ..StoreRecord::default()
+    }
+}
+
+/// A store in this state.
+fn in_state(state: StoreState) -> (crate::node::Node, Rc<LocalReplica>) {
     let clock = Arc::new(ManualClock::new(START_MS + 1_000));
     let disk = Arc::new(FaultyDisk::new(Arc::new(MemoryDisk::new())));
     let node = open(&disk, &clock);
-    node.engine.raise_closed_timestamp(at(100)).unwrap();
-    let bounds = Bounds {
-        fence: at(100),
-        forgotten: forgotten_ms.map_or(Timestamp::ZERO, at),
-    };
+    node.engine
+        .raise_closed_timestamp(state.refuses_below())
+        .unwrap();
     let mut replica = replica(&node);
-    Rc::get_mut(&mut replica).unwrap().bounds = Arc::new(SharedBounds::of(bounds));
+    Rc::get_mut(&mut replica).unwrap().bounds = Arc::new(SharedBounds::of(state, 1));
     (node, replica)
 }
 
-/// As [`fenced`], with these bounds.
-fn with_bounds(bounds: SharedBounds) -> (crate::node::Node, Rc<LocalReplica>) {
-    let (node, mut replica) = fenced(None);
-    Rc::get_mut(&mut replica).unwrap().bounds = Arc::new(bounds);
-    (node, replica)
+fn closed(gc_threshold_ms: Option<u64>) -> (crate::node::Node, Rc<LocalReplica>) {
+    in_state(StoreState::opened(record(gc_threshold_ms)))
+}
+
+/// A store that scans for a session which closes 100 ms.
+fn scanning() -> (crate::node::Node, Rc<LocalReplica>) {
+    let token = Token {
+        session: 1,
+        attempt: 0,
+    };
+    let close = SessionRequest::Close {
+        gc_threshold: Timestamp::ZERO,
+        below: at(100),
+        are_all: true,
+    };
+    let mut state = StoreState::default();
+    for request in [SessionRequest::Begin { members: 1 }, close] {
+        let latest = at(100);
+        let event = StoreEvent::Asked {
+            token,
+            request,
+            latest,
+        };
+        state = state.step(event, Duration::ZERO).0;
+    }
+    in_state(state)
 }
 
 /// What the store answers, now or later.
@@ -69,30 +104,27 @@ async fn asked_before(
     tasks.run_until(answer).await
 }
 
-fn own(replica: &LocalReplica) -> Answerer {
-    Answerer {
-        node: NodeId::new(0),
-        store: replica.own_start,
-        forgotten: at(80),
-    }
-}
-
-fn late(gc_threshold: Timestamp, source: LateSource) -> Admission {
-    Admission::Late {
-        gc_threshold,
-        barrier: Barrier::first(source),
-    }
-}
-
 const NO_NEWER: PeerAnswer = PeerAnswer::Stored {
     newer_version: NewerVersion::None,
 };
 
+const fn obsolete(below: Timestamp) -> PeerAnswer {
+    PeerAnswer::Missed(Miss::Obsolete { below })
+}
+
+async fn repaired(
+    replica: &Rc<LocalReplica>,
+    entry: &Entry,
+    named_ms: Option<u64>,
+) -> PeerAnswer {
+    let named = named_ms.map(at);
+    asked(replica, ReplicaRequest::Repair { entry, named }).await
+}
+
 #[tokio::test]
-async fn a_write_below_the_fence_is_obsolete_and_one_at_it_is_taken() {
-    let (_node, replica) = fenced(None);
-    let obsolete = PeerAnswer::Missed(Miss::Obsolete { below: at(100) });
-    for (ms, expected) in [(99, &obsolete), (100, &NO_NEWER)] {
+async fn a_write_below_the_closed_timestamp_is_obsolete_and_one_at_it_is_taken() {
+    let (_node, replica) = closed(None);
+    for (ms, expected) in [(99, &obsolete(at(100))), (100, &NO_NEWER)] {
         let entry = version(ms);
         let allocated = &mut None;
         let write = ReplicaRequest::Write {
@@ -104,221 +136,207 @@ async fn a_write_below_the_fence_is_obsolete_and_one_at_it_is_taken() {
 }
 
 #[tokio::test]
-async fn a_repair_passes_the_fence_only_with_what_a_present_store_has_answered() {
-    let (_node, replica) = fenced(None);
-    let obsolete = PeerAnswer::Missed(Miss::Obsolete { below: at(100) });
-    let own = own(&replica);
-    let StoreStart { store_id, start } = own.store;
-    let replaced = StoreStart {
-        store_id: store_id + 1,
-        start,
-    };
-    let restarted = StoreStart {
-        store_id,
-        start: start.wrapping_add(1),
-    };
-    let by = |store| Some(Answerer { store, ..own });
-    let unknown = Some(Answerer {
-        node: NodeId::new(7),
-        ..own
-    });
+async fn a_repair_passes_the_closed_timestamp_only_with_what_a_store_has_answered() {
+    let (_node, replica) = closed(None);
     let entry = version(50);
-    for (label, by, expected) in [
-        ("no store", None, &obsolete),
-        ("replaced", by(replaced), &obsolete),
-        ("restarted", by(restarted), &obsolete),
-        ("of no node", unknown, &obsolete),
-        ("present", by(own.store), &NO_NEWER),
+    let without = repaired(&replica, &entry, None).await;
+    assert_eq!(without, obsolete(at(100)));
+    assert_eq!(repaired(&replica, &entry, Some(0)).await, NO_NEWER);
+}
+
+#[tokio::test]
+async fn below_the_gc_threshold_only_the_word_of_a_store_that_knew_it_counts() {
+    let (_node, replica) = closed(Some(80));
+    let tombstone = |ms| Entry::tombstone(b"k", at(ms), 1);
+    for (entry, named_ms, expected) in [
+        (version(79), 79, obsolete(at(80))),
+        (version(79), 80, NO_NEWER),
+        // Another store may have collected it.
+        (tombstone(79), 80, obsolete(at(80))),
+        (tombstone(80), 79, NO_NEWER),
+        (version(80), 79, NO_NEWER),
     ] {
-        let request = ReplicaRequest::Repair { entry: &entry, by };
-        assert_eq!(asked(&replica, request).await, *expected, "{label}");
+        let label = format!("{:?} by {named_ms}", entry.timestamp());
+        let answer = repaired(&replica, &entry, Some(named_ms)).await;
+        if expected == NO_NEWER {
+            assert!(matches!(answer, PeerAnswer::Stored { .. }), "{label}");
+        } else {
+            assert_eq!(answer, expected, "{label}");
+        }
     }
 }
 
 #[tokio::test]
-async fn a_repair_that_a_pass_fences_out_on_its_way_into_the_store_is_admitted_anew() {
-    let (node, replica) = fenced(None);
+async fn a_repair_is_admitted_anew_if_the_state_changes_on_its_way_into_the_store() {
+    let (node, replica) = closed(None);
     let entry = version(50);
-    for (fenced_by_pass, kind) in [(false, "undisturbed"), (true, "fenced out")] {
-        let by = Some(own(&replica));
-        let request = ReplicaRequest::Repair { entry: &entry, by };
-        let pass = || {
-            if fenced_by_pass {
-                node.engine
-                    .raise_barrier(&[LateSource::Comparison, LateSource::Read])
-                    .unwrap();
+    let named = Some(Timestamp::ZERO);
+    let request = ReplicaRequest::Repair {
+        entry: &entry,
+        named,
+    };
+    let changes = || {
+        node.engine
+            .raise_barrier(&[LateSource::Comparison, LateSource::Read])
+            .unwrap();
+    };
+    assert_eq!(asked_before(&replica, request, changes).await, NO_NEWER);
+}
+
+#[tokio::test]
+async fn behind_the_scan_a_repair_waits_until_it_is_durable_that_the_session_raises_nothing() {
+    for is_noted in [false, true] {
+        let (_node, mut replica) = scanning();
+        let (notes, bounds) = (Rc::new(Cell::new(0)), Arc::clone(&replica.bounds));
+        let noted = Rc::clone(&notes);
+        Rc::get_mut(&mut replica).unwrap().void_session = Rc::new(move || {
+            noted.set(noted.get() + 1);
+            let (sender, receiver) = tokio::sync::oneshot::channel();
+            if is_noted {
+                let state = bounds.state().step(StoreEvent::Disturbed, Duration::ZERO);
+                bounds.put_in_force(state.0, 1);
+                sender.send(()).unwrap();
             }
+            receiver
+        });
+        replica.bounds.set_ahead(b"l", None);
+        let entry = version(50);
+        let expected = if is_noted {
+            NO_NEWER
+        } else {
+            PeerAnswer::Missed(Miss::Failed)
         };
-        assert_eq!(
-            asked_before(&replica, request, pass).await,
-            NO_NEWER,
-            "{kind}"
-        );
+        assert_eq!(repaired(&replica, &entry, Some(0)).await, expected);
+        assert_eq!(notes.get(), 1);
     }
 }
 
 #[tokio::test]
-async fn only_what_a_store_answers_that_knows_the_forget_bound_passes_it() {
-    let (_node, replica) = fenced(Some(80));
-    let by = Some(own(&replica));
-    let mend = late(at(80), LateSource::Read);
-    let admitted = |ms| replica.taken(&version(ms), by);
-    let compared = Ok(Taken::OnceCompared {
-        admission: mend,
-        greatest: at(80),
-    });
-    // The tombstone that hides it may be from above the bound and below the fence.
-    assert_eq!(admitted(79), compared);
-    assert_eq!(admitted(80), compared);
-    assert_eq!(admitted(100), Ok(Taken::AtOnce(Admission::Ordinary)));
-    // It answered before the bound rose: the version may have been deleted since.
-    let early = by.map(|by| Answerer {
-        forgotten: at(79),
-        ..by
-    });
-    let admitted = replica.taken(&version(79), early);
-    assert_eq!(admitted, Err(Miss::Obsolete { below: at(80) }));
-    assert_eq!(replica.taken(&version(80), early), compared);
-    let tombstone = Entry::tombstone(b"k", at(79), 1);
-    let obsolete = Err(Miss::Obsolete { below: at(80) });
-    assert_eq!(replica.taken(&tombstone, by), obsolete);
-    // It brings nothing back.
-    let tombstone = Entry::tombstone(b"k", at(80), 1);
-    assert_eq!(replica.taken(&tombstone, by), Ok(Taken::AtOnce(mend)));
+async fn ahead_of_the_scan_a_repair_is_taken_at_once() {
+    let (_node, replica) = scanning();
+    replica.bounds.set_ahead(b"k", Some(b"l"));
+    assert_eq!(repaired(&replica, &version(50), Some(0)).await, NO_NEWER);
+    // What is not scanned at all is not ahead.
+    replica.bounds.set_ahead(b"a", Some(b"k"));
+    let failed = PeerAnswer::Missed(Miss::Failed);
+    assert_eq!(repaired(&replica, &version(51), Some(0)).await, failed);
 }
 
 #[tokio::test]
-async fn a_bound_that_was_heard_counts_before_it_is_durable() {
-    let (_node, replica) = fenced(Some(60));
-    replica.bounds.hear(at(80));
-    let by = |ms| {
-        Some(Answerer {
-            forgotten: at(ms),
-            ..own(&replica)
-        })
-    };
-    let obsolete = Err(Miss::Obsolete { below: at(80) });
-    let mend = late(at(60), LateSource::Read);
-    let compared = Ok(Taken::OnceCompared {
-        admission: mend,
-        greatest: at(80),
-    });
-    for (ms, by, expected) in [
-        (70, by(60), &obsolete),
-        (70, by(80), &compared),
-        (80, by(60), &compared),
+async fn while_a_step_reads_what_is_ahead_a_repair_waits_for_its_end() {
+    for (from, expected) in [
+        (b"a", NO_NEWER),
+        // The step has read it.
+        (b"l", PeerAnswer::Missed(Miss::Failed)),
     ] {
-        assert_eq!(replica.taken(&version(ms), by), *expected, "{ms}");
+        let (_node, replica) = scanning();
+        replica.bounds.set_ahead(b"a", None);
+        replica.bounds.begin_step();
+        let bounds = Arc::clone(&replica.bounds);
+        let entry = version(50);
+        let answer = async {
+            let step = async {
+                tokio::task::yield_now().await;
+                bounds.set_ahead(from, None);
+            };
+            tokio::join!(repaired(&replica, &entry, Some(0)), step).0
+        };
+        assert_eq!(answer.await, expected);
     }
 }
 
 #[tokio::test]
-async fn a_value_is_answered_with_the_bound_that_held_when_it_was_read() {
-    let (_node, replica) = fenced(Some(80));
+async fn a_repair_is_refused_while_the_outcome_of_a_session_is_not_known() {
+    let answered = ShownBelow {
+        below: at(90),
+        members: 1,
+    };
+    let record = StoreRecord {
+        answered,
+        ..record(Some(80))
+    };
+    let (_node, replica) = in_state(StoreState::opened(record));
+    let undecided = PeerAnswer::Missed(Miss::Undecided);
+    assert_eq!(repaired(&replica, &version(89), Some(80)).await, undecided);
+    assert_eq!(repaired(&replica, &version(90), Some(80)).await, NO_NEWER);
+}
+
+#[tokio::test]
+async fn a_value_is_answered_with_the_threshold_that_held_when_it_was_read() {
+    let (_node, replica) = closed(Some(80));
     let tombstone = Entry::tombstone(b"k", at(70), 3);
     for (entry, named) in [(Some(version(70)), 60), (Some(tombstone), 80), (None, 80)] {
         let read = KeyRead {
             entry: entry.clone(),
             reservation: None,
             before: BeforeRead {
-                forgotten: at(60),
-                receives_below: Timestamp::ZERO,
+                gc_threshold: at(60),
+                ..replica.bounds.before_read()
             },
         };
         let answer = replica.answer_of(b"k", Some(Completion::Read(Ok(read)))).0;
-        let named = NamedBounds {
-            forgotten: at(named),
-            store: replica.own_start,
+        let gc_threshold = at(named);
+        let expected = PeerAnswer::FoundBehind {
+            entry,
+            gc_threshold,
         };
-        assert_eq!(answer, PeerAnswer::FoundBehind { entry, named });
+        assert_eq!(answer, expected);
     }
 }
 
 #[tokio::test]
-async fn an_answer_names_the_forget_bound_and_the_store() {
-    let (node, replica) = fenced(Some(80));
+async fn an_answer_names_the_gc_threshold() {
+    let (node, replica) = closed(Some(80));
     let key = Bytes::from_static(b"k");
     node.engine.write(version(200)).unwrap();
     let answer = asked(&replica, ReplicaRequest::Read(&key)).await;
-    let PeerAnswer::FoundBehind { entry, named } = answer else {
-        panic!("{answer:?}");
+    let expected = PeerAnswer::FoundBehind {
+        entry: Some(version(200)),
+        gc_threshold: at(80),
     };
-    assert_eq!(entry.unwrap().timestamp(), at(200));
-    assert_eq!((named.forgotten, named.store), (at(80), replica.own_start));
+    assert_eq!(answer, expected);
 }
 
+/// By then the store may have been rebuilt, and count again.
 #[tokio::test]
-async fn below_the_forget_bound_what_a_store_holds_that_only_receives_does_not_count() {
-    let bounds = Bounds {
-        fence: at(100),
-        forgotten: Timestamp::ZERO,
-    };
-    let shared = SharedBounds::of(bounds);
-    shared.set(bounds, at(80), Timestamp::ZERO);
-    shared.hear(at(80));
-    let (node, replica) = with_bounds(shared);
-    let key = Bytes::from_static(b"k");
-    let learner = PeerAnswer::Missed(Miss::Learner);
-    for (ms, counts) in [(79, false), (80, true)] {
-        let mut ingest = node
-            .engine
-            .begin_ingest(late(Timestamp::ZERO, LateSource::Comparison))
-            .unwrap();
-        ingest.push(&version(ms)).unwrap();
-        ingest.commit().unwrap();
-        let answer = asked(&replica, ReplicaRequest::Read(&key)).await;
-        assert_eq!(answer != learner, counts, "{ms}: {answer:?}");
-    }
-}
-
-/// A pass may bury what was read, and fill the store, before the answer is made.
-#[tokio::test]
-async fn what_was_read_before_a_store_was_filled_does_not_count_afterwards() {
-    let (_node, replica) = fenced(Some(80));
-    for (ms, counts) in [(79, false), (80, true)] {
-        let read = KeyRead {
-            entry: Some(version(ms)),
+async fn what_was_read_before_something_was_set_aside_does_not_count_afterwards() {
+    let (_node, replica) = closed(Some(80));
+    let read = || {
+        Completion::Read(Ok(KeyRead {
+            entry: Some(version(79)),
             reservation: None,
             before: BeforeRead {
-                forgotten: at(80),
-                receives_below: at(80),
+                gc_threshold: at(80),
+                set_aside: 0,
             },
-        };
-        let answer = replica.answer_of(b"k", Some(Completion::Read(Ok(read)))).0;
-        let learner = PeerAnswer::Missed(Miss::Learner);
-        assert_eq!(answer != learner, counts, "{ms}: {answer:?}");
-    }
+        }))
+    };
+    let found = replica.answer_of(b"k", Some(read())).0;
+    assert!(matches!(found, PeerAnswer::FoundBehind { .. }), "{found:?}");
+    replica.bounds.note_set_aside();
+    let learner = PeerAnswer::Missed(Miss::Learner);
+    assert_eq!(replica.answer_of(b"k", Some(read())).0, learner);
 }
 
 #[tokio::test]
-async fn a_store_that_was_fenced_below_the_forget_bound_does_not_count() {
-    for (fence_ms, counts) in [(79, false), (80, true)] {
-        let bounds = Bounds {
-            fence: at(fence_ms),
-            forgotten: Timestamp::ZERO,
+async fn a_store_that_has_not_answered_for_a_threshold_that_it_hears_does_not_count() {
+    for (answered_ms, counts) in [(79, false), (80, true)] {
+        let (_node, replica) = closed(None);
+        let answered = ShownBelow {
+            below: at(answered_ms),
+            members: 1,
         };
-        let shared = SharedBounds::of(bounds);
-        shared.hear(at(80));
-        let (_node, replica) = with_bounds(shared);
+        let record = StoreRecord {
+            answered,
+            ..record(None)
+        };
+        replica
+            .bounds
+            .put_in_force(StoreState::opened(record), 1);
+        replica.bounds.hear(at(80));
         let key = Bytes::from_static(b"k");
         let answer = asked(&replica, ReplicaRequest::Read(&key)).await;
         let learner = PeerAnswer::Missed(Miss::Learner);
-        assert_eq!(answer != learner, counts, "{fence_ms}: {answer:?}");
+        assert_eq!(answer != learner, counts, "{answered_ms}: {answer:?}");
     }
-}
-
-#[tokio::test]
-async fn a_store_names_itself_before_it_has_a_fence() {
-    let clock = Arc::new(ManualClock::new(START_MS + 1_000));
-    let disk = Arc::new(FaultyDisk::new(Arc::new(MemoryDisk::new())));
-    let node = open(&disk, &clock);
-    let replica = replica(&node);
-    // A peer may have a fence already, and takes a repair below it only with the name.
-    let key = Bytes::from_static(b"k");
-    let answer = asked(&replica, ReplicaRequest::Read(&key)).await;
-    let PeerAnswer::FoundBehind { entry: None, named } = answer else {
-        panic!("{answer:?}");
-    };
-    assert_eq!(named.store, replica.own_start);
-    assert_eq!(named.forgotten, Timestamp::ZERO);
 }

@@ -6,7 +6,7 @@ use crate::coordinator::{Change, Failure, Terms};
 use crate::node::Node;
 use crate::worker::Worker;
 use base::Entry;
-use base::{Expiry, ManualClock, NewerVersion, Permits, Timestamp};
+use base::{Expiry, ManualClock, NewerVersion, Timestamp};
 use bytes::Bytes;
 use cluster::Miss;
 use cluster::{Member, Members, NodeUrl, Replicas};
@@ -20,7 +20,7 @@ use replica::Submissions;
 use replica::hints::HintReceiver;
 use replica::pending::PendingRequests;
 use replica::{
-    AnswerTime, Completion, LocalReplica, PageTelling, Peers, ReplicaHints, ReplicaRequest,
+    AnswerTime, Completion, LocalReplica, PageTelling, ReplicaHints, ReplicaRequest,
 };
 use std::io::{self, Write};
 use std::path::Path;
@@ -165,7 +165,7 @@ pub(super) fn replica(node: &Node) -> Rc<LocalReplica> {
         submissions: Rc::new(submissions),
         pending,
         bounds: Arc::default(),
-        own_start: node.membership.own_start(),
+        void_session: Rc::new(|| tokio::sync::oneshot::channel().1),
         clock: Arc::clone(&node.clock),
         log: Arc::clone(&node.log),
         telling: PageTelling {
@@ -174,13 +174,6 @@ pub(super) fn replica(node: &Node) -> Rc<LocalReplica> {
             turns_of_peers: Arc::clone(&node.peer_page_turns),
             bytes_of_peers: Arc::clone(&node.peer_pages),
         },
-        peers: Peers::new(
-            node.config.members.clone(),
-            Arc::clone(&node.placement),
-            Arc::clone(&node.timestamps),
-            |_| unreachable!("it has no peers"),
-        ),
-        comparing: Permits::new(replica::COMPARING_MAX),
     })
 }
 
@@ -358,15 +351,15 @@ async fn neither_acks_nor_reads_of_a_store_that_is_no_voter_count() {
 }
 
 #[tokio::test]
-async fn no_hint_below_the_forget_bound_is_delivered() {
+async fn no_hint_below_the_gc_threshold_is_delivered() {
     let clock = Arc::new(ManualClock::new(START_MS));
     let (worker, tasks) = worker_of_three(&clock);
     let node = worker.node();
     let below = version(0).timestamp();
     let hints = hints_for_own(&worker);
-    // The store of the node that the hint is for may lack its fence.
-    node.forgetting.shared().hear(below);
-    assert_eq!(node.forgetting.bounds().fence, Timestamp::ZERO);
+    // The store of the node that the hint is for may have closed nothing.
+    node.store_side.shared().hear(below);
+    assert_eq!(node.store_side.record().closed, Timestamp::ZERO);
     let older = Entry::tombstone(b"k", Timestamp::from_u64(below.as_u64() - 1), 3);
     let stored = tasks.run_until(hints.store(older)).await;
     assert_eq!(stored, Err(Miss::Obsolete { below }));

@@ -3,7 +3,6 @@
 use super::*;
 use crate::wire::frame::{Decoder, PAYLOAD_BYTES_MAX};
 use crate::wire::message::*;
-use cluster::forgetting::{Answerer, NamedBounds, StoreStart};
 use cluster::repair::{SessionId, Token};
 
 const FIXTURE: &[u8] = include_bytes!("../../tests/fixtures/peer-v1.frames");
@@ -32,6 +31,7 @@ fn messages() -> Vec<u8> {
         Miss::Full,
         Miss::Failed,
         Miss::Learner,
+        Miss::Undecided,
         Miss::Obsolete { below: at },
     ] {
         put_missed(&mut out, 9, miss);
@@ -43,8 +43,7 @@ fn messages() -> Vec<u8> {
         &mut out,
         StoreReport {
             acknowledged: 77,
-            forgotten: at,
-            fence: at,
+            gc_threshold: at,
         },
     );
     let token = Token {
@@ -60,22 +59,8 @@ fn messages() -> Vec<u8> {
     run.push(expiring.lend());
     run.push(Entry::tombstone(b"other", at, 2).lend());
     put_run(&mut out, 12, false, 999, run.finish(false, 999).bytes());
-    let store = StoreStart {
-        store_id: 77,
-        start: 78,
-    };
-    let named = NamedBounds {
-        forgotten: at,
-        store,
-    };
-    put_forgets(&mut out, ALL_LATER, named);
-    let node = cluster::NodeId::new(2);
-    let by = Answerer {
-        node,
-        store,
-        forgotten: at,
-    };
-    put_repair(&mut out, 13, ms(1_000), by, &lasting);
+    put_gc_threshold(&mut out, ALL_LATER, at);
+    put_repair(&mut out, 13, ms(1_000), at, &lasting);
     handshake::put_one_of_each(&mut out);
     out
 }

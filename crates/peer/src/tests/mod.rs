@@ -124,8 +124,7 @@ impl RequestHandler for TestReplica {
                     });
                 }
                 PeerRequest::Read(_)
-                | PeerRequest::ReadUnlessSame { .. }
-                | PeerRequest::Peek(_) => {
+                | PeerRequest::ReadUnlessSame { .. } => {
                     reply.send(PeerAnswer::Found(None));
                 }
                 PeerRequest::Session(_) => reply.send(PeerAnswer::Session(RepairAnswer::Done)),
@@ -267,8 +266,7 @@ pub(crate) fn read_of(key: &str) -> PeerRequest {
 pub(crate) fn key_of(request: &PeerRequest) -> String {
     let key = match request {
         PeerRequest::Read(key)
-        | PeerRequest::ReadUnlessSame { key, .. }
-        | PeerRequest::Peek(key) => &key[..],
+        | PeerRequest::ReadUnlessSame { key, .. } => &key[..],
         PeerRequest::Write(entry)
         | PeerRequest::Repair { entry, .. }
         | PeerRequest::RepairWrite { entry, .. } => entry.key(),

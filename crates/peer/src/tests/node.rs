@@ -45,8 +45,7 @@ impl TestNode {
                 acknowledged: Some(0),
                 greatest_seen: Timestamp::ZERO,
                 unix_ms: 0,
-                forgotten: Timestamp::ZERO,
-                fence: Timestamp::ZERO,
+                gc_threshold: Timestamp::ZERO,
             },
             believed_max: Timestamp::MAX,
             secrets: vec![b"secret"],
@@ -54,8 +53,7 @@ impl TestNode {
             replica_state: Rc::new(Cell::new(ReplicaState::Voter)),
             report: Rc::new(Cell::new(StoreReport {
                 acknowledged: 0,
-                forgotten: Timestamp::ZERO,
-                fence: Timestamp::ZERO,
+                gc_threshold: Timestamp::ZERO,
             })),
             reports: Rc::default(),
             recorded: Rc::default(),
@@ -82,8 +80,8 @@ impl TestNode {
 }
 
 impl HandshakePolicy for TestNode {
-    fn believes_bound(&self, _name: &str, forgotten: Timestamp) -> bool {
-        forgotten <= self.believed_max
+    fn believes_threshold(&self, _name: &str, gc_threshold: Timestamp) -> bool {
+        gc_threshold <= self.believed_max
     }
 
     fn secrets(&self) -> Vec<Arc<[u8]>> {

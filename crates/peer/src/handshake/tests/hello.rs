@@ -55,7 +55,7 @@ fn hellos_of_releases_that_say_less_are_read() {
     let mut expected = example_hello();
     expected.remembered_starts = [].into();
     assert_eq!(decoded(&hello[..before_starts]), Ok(expected.clone()));
-    (expected.forgotten, expected.fence) = (Timestamp::ZERO, Timestamp::ZERO);
+    expected.gc_threshold = Timestamp::ZERO;
     assert_eq!(decoded(&hello[..before_bounds]), Ok(expected.clone()));
     expected.acknowledged = None;
     let remembered = expected.remembered.as_mut().unwrap();

@@ -72,8 +72,7 @@ fn example_hello() -> Hello {
         acknowledged: Some(6),
         greatest_seen: Timestamp::from_u64(4),
         unix_ms: u64::MAX,
-        forgotten: Timestamp::from_u64(7),
-        fence: Timestamp::from_u64(8),
+        gc_threshold: Timestamp::from_u64(7),
     }
 }
 

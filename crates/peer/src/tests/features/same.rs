@@ -1,14 +1,13 @@
 //! Reads that hold a version already.
 
 use super::*;
-use cluster::forgetting::{NamedBounds, StoreStart};
 
 /// A link that is up, to a replica of this build or of one without the feature.
 async fn connected_with(features: u64) -> (Asker, Rc<TestReplica>, Serving) {
-    let mut asker = Asker::new(TestNode::named("asker").environment(50_000));
+    let mut asker = Asker::new(TestNode::gc_threshold("asker").environment(50_000));
     asker.start();
     let (replica, freeze) = (Rc::<TestReplica>::default(), FreezeSwitch::default());
-    let mut node = TestNode::named("replica");
+    let mut node = TestNode::gc_threshold("replica");
     node.hello.protocol.features = features;
     let serving = asker.accept_as(node, &replica, &freeze).await;
     asker.until(LinkState::Up).await;
@@ -27,13 +26,7 @@ fn read_unless(held: &Entry) -> PeerRequest {
 #[tokio::test(start_paused = true)]
 async fn a_value_that_the_asker_holds_does_not_travel() {
     run(async {
-        let named = NamedBounds {
-            forgotten: Timestamp::from_u64(7),
-            store: StoreStart {
-                store_id: 11,
-                start: 12,
-            },
-        };
+        let gc_threshold = Timestamp::from_u64(7);
         let without = Protocol::OWN.features & !SAME;
         for (features, value_bytes, travels) in [
             (Protocol::OWN.features, SAME_BYTES_MIN, false),
@@ -62,7 +55,7 @@ async fn a_value_that_the_asker_holds_does_not_travel() {
                     assert_eq!(request, read_of("key"), "a handler gets a read");
                     let entry = found.clone();
                     let answer = if is_behind {
-                        PeerAnswer::FoundBehind { entry, named }
+                        PeerAnswer::FoundBehind { entry, gc_threshold }
                     } else {
                         PeerAnswer::Found(entry)
                     };
@@ -70,7 +63,7 @@ async fn a_value_that_the_asker_holds_does_not_travel() {
                     let (answered, arrived) = asker.answers.next().await;
                     assert_eq!(answered, ticket as u64);
                     match (is_behind, arrived) {
-                        // What was named once holds for later answers.
+                        // What was gc_threshold once holds for later answers.
                         (false, PeerAnswer::FoundBehind { entry, .. }) => {
                             assert_eq!(entry, found);
                         }

@@ -40,7 +40,7 @@ async fn a_replica_knows_of_which_trace_a_request_is_part() {
                     0 => PeerRequest::Write(entry(&key, b"value")),
                     1 => read_of(&key),
                     _ if ticket < 12 => PeerRequest::Write(entry(&key, &long)),
-                    _ => PeerRequest::Peek(Bytes::copy_from_slice(key.as_bytes())),
+                    _ => read_of(&key),
                 };
                 let part_of = (ticket % 5 < 3).then(|| trace(ticket as u8 + 1));
                 traces.push(part_of);

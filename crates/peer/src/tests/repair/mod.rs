@@ -1,6 +1,6 @@
 //! Requests of repair and of tombstone GC.
 
-mod forgetting;
+mod gc_threshold;
 mod rebuilding;
 mod sessions;
 

@@ -41,11 +41,10 @@ async fn what_a_node_reports_is_heard_with_the_next_heartbeat() {
         for acknowledged in [7, 9] {
             tokio::time::sleep(5 * HEARTBEAT).await;
             assert_eq!(*reports.borrow(), expected, "nothing is said twice");
-            let forgotten = Timestamp::from_u64(acknowledged / 2);
+            let gc_threshold = Timestamp::from_u64(acknowledged / 2);
             report.set(StoreReport {
                 acknowledged,
-                forgotten,
-                fence: forgotten,
+                gc_threshold,
             });
             expected.push(report.get());
             tokio::time::sleep(2 * HEARTBEAT).await;

@@ -147,6 +147,8 @@ fn late_read_repairs(when: Late) -> (u32, u32) {
             let host = &world.hosts[coordinator];
             let repairs = host.full_repairs();
             let before = world.hosts[lacking].repair_requests().unwrap_or(0);
+            // What the store has answered that the read repair comes from.
+            let known = forgotten(host);
             host.order_repair(RepairKind::Full);
             let began = Instant::now();
             let is_running = || host.full_repairs() == repairs && began.elapsed() < LONG;
@@ -158,7 +160,6 @@ fn late_read_repairs(when: Late) -> (u32, u32) {
                 world.hosts[own].set_work_ms_max(SLOW_MS);
                 sleep(LATE).await;
             }
-            let known = forgotten(host);
             let late = host.send_read_repair(known, lacking, old_value(FIRST));
             let late = late.unwrap();
             late.answer.await.unwrap();

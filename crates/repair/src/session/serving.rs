@@ -207,7 +207,7 @@ impl RepairWorker {
                 Ok(SessionAnswer::Refused { greatest }) => {
                     return RepairAnswer::Refused { greatest };
                 }
-                _ => return self.refusal(),
+                _ => return RepairAnswer::Failed,
             }
             environment.membership.session_began(token);
         }
@@ -215,7 +215,7 @@ impl RepairWorker {
         let greatest_seen = environment.timestamps.greatest();
         let begin = self.in_background(move |own| own.begin(session, incarnation));
         let Some(Known { reach, bounds }) = begin.await else {
-            return self.refusal();
+            return RepairAnswer::Failed;
         };
         self.sessions.record.began(session);
         RepairAnswer::Begun {
@@ -238,7 +238,7 @@ impl RepairWorker {
         let closed = match store_side.asked(token, close).await {
             Ok(SessionAnswer::Closed(closed)) => closed,
             Ok(SessionAnswer::Refused { greatest }) => return RepairAnswer::Refused { greatest },
-            _ => return self.refusal(),
+            _ => return RepairAnswer::Failed,
         };
         // The store takes repair writes of this attempt from now on, and no others.
         let admission = Admission::Late {
@@ -264,7 +264,7 @@ impl RepairWorker {
                 Ok(SessionAnswer::Refused { greatest }) => {
                     return RepairAnswer::Refused { greatest };
                 }
-                _ => return self.refusal(),
+                _ => return RepairAnswer::Failed,
             }
         }
         self.sessions.record.asked(session);
@@ -339,7 +339,7 @@ impl RepairWorker {
                 {
                     Ok(SessionAnswer::Done) => RepairAnswer::Done,
                     Ok(SessionAnswer::Refused { greatest }) => RepairAnswer::Refused { greatest },
-                    _ => self.refusal(),
+                    _ => RepairAnswer::Failed,
                 }
             }
             SessionId::Incremental(_) => {
@@ -367,7 +367,7 @@ impl RepairWorker {
         {
             Ok(SessionAnswer::Finished { may_raise }) => RepairAnswer::Finished { may_raise },
             Ok(SessionAnswer::Refused { greatest }) => RepairAnswer::Refused { greatest },
-            _ => self.refusal(),
+            _ => RepairAnswer::Failed,
         }
     }
 
@@ -388,7 +388,7 @@ impl RepairWorker {
                         Ok(SessionAnswer::Refused { greatest }) => {
                             RepairAnswer::Refused { greatest }
                         }
-                        _ => self.refusal(),
+                        _ => RepairAnswer::Failed,
                     };
                 }
             }

@@ -356,6 +356,7 @@ impl RepairAnswer {
                 out.push(12);
                 put_u64(out, closed.as_u64());
             }
+            Self::Failed => out.push(14),
             Self::Finished { may_raise } => out.extend_from_slice(&[13, (*may_raise).into()]),
         }
     }
@@ -422,6 +423,7 @@ impl RepairAnswer {
             13 => Self::Finished {
                 may_raise: fields.bool()?,
             },
+            14 => Self::Failed,
             _ => return Err("an unknown answer of a repair"),
         };
         fields.end()?;

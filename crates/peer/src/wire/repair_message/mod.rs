@@ -26,7 +26,7 @@
 //!               | n * u32: short hashes         11 recounted digest
 //! 12 offer      range u32 | from u8 | n * offer 12 closed    closed u64
 //! 13 recount    range u32 | for u8              13 finished  may raise u8
-//! 14 close      GC threshold u64 | below u64
+//! 14 close      GC threshold u64 | below u64    14 failed
 //!               | are all u8 | start key
 //! 15 finish     below u64
 //!
@@ -320,6 +320,8 @@ pub enum RepairAnswer {
         /// How many of them, stored or not, were below the closed timestamp of this node.
         below_closed: u32,
     },
+    /// It cannot do as asked: its store does not take it.
+    Failed,
     /// It takes no part in the session, or does not know the range any more.
     Refused {
         /// The greatest token that it has seen.

@@ -176,6 +176,7 @@ fn answers() -> Vec<RepairAnswer> {
         },
         RepairAnswer::Closed(Timestamp::from_u64(1 << 39)),
         RepairAnswer::Finished { may_raise: true },
+        RepairAnswer::Failed,
     ]
 }
 

@@ -105,16 +105,17 @@ impl RepairWorker {
         (range, lost)
     }
 
-    /// Has versions of a range offered to nodes that do not compare them. A holder and a node that
-    /// may still lack one of them are not equal.
+    /// Has versions of a range offered by some nodes to others that do not compare them. A holder
+    /// and a node that may still lack one of them are not equal; of a holder that does not answer
+    /// that is any that takes part.
     pub(super) async fn have_announced(
         self: &Rc<Self>,
         session: SessionId,
         range: u32,
         nodes: Vec<NodeId>,
+        taking_part: &[NodeId],
     ) -> Announced {
         let mut announced = Announced::default();
-        let all = nodes.clone();
         let request = |_| RepairRequest::Announce { session, range };
         for (node, answer) in self.ask_all(nodes, request).await {
             let not_told = match answer {
@@ -125,7 +126,7 @@ impl RepairWorker {
                     announced.has_moved |= below_closed > 0;
                     not_told
                 }
-                _ => all.clone(),
+                _ => taking_part.to_vec(),
             };
             let others = not_told.into_iter().filter(|other| *other != node);
             let not_told = others.map(|other| Pair::of(node, other));

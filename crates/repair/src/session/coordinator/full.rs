@@ -144,7 +144,9 @@ impl RepairWorker {
         for _ in 0..SESSIONS_MAX {
             self.tell_untold().await;
             greatest = greatest.max(sessions.environment.store_side.record().token);
-            let mut session = match stored.take() {
+            // Another session may have begun at the own store meanwhile.
+            let is_last = |checkpoint: &Checkpoint| greatest.session == checkpoint.token.session;
+            let mut session = match stored.take().filter(is_last) {
                 Some(checkpoint) => {
                     let token = greatest.max(checkpoint.token).next_attempt();
                     FullSession::new(Rc::clone(self), token, checkpoint)
@@ -557,7 +559,8 @@ impl FullSession {
             None
         } else {
             let announcing = range.announcing();
-            let announced = worker.have_announced(session, range.number, announcing);
+            let taking_part = self.taking_part(machine);
+            let announced = worker.have_announced(session, range.number, announcing, &taking_part);
             Some(announced.await)
         };
         let (mut outcomes, mut lost) = (BTreeMap::new(), Vec::new());
@@ -582,7 +585,9 @@ impl FullSession {
             // The non-owned copies may be other ones by now.
             None => {
                 let nodes = self.taking_part(machine);
-                worker.have_announced(session, range.number, nodes).await
+                worker
+                    .have_announced(session, range.number, nodes.clone(), &nodes)
+                    .await
             }
         };
         for pair in announced.not_told {

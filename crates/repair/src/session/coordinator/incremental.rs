@@ -186,7 +186,10 @@ impl IncrementalSession {
             let (range, lost) = opened.await;
             self.lose(lost);
             let announcing = range.announcing();
-            let announced = self.worker.have_announced(self.session, number, announcing);
+            let taking_part: Vec<NodeId> = self.nodes.iter().copied().collect();
+            let announced =
+                self.worker
+                    .have_announced(self.session, number, announcing, &taking_part);
             self.unequal.extend(announced.await.not_told);
             for pair in range.in_turn(differing(&range.digests)) {
                 self.report.differing += 1;

@@ -1,5 +1,6 @@
 //! The fencing token of a repair session.
 
+use crate::NodeId;
 use std::fmt;
 
 /// Names an attempt of a session. Tokens are ordered, and a store takes part only with a token
@@ -7,8 +8,8 @@ use std::fmt;
 /// good, however late it comes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token {
-    /// The session: a round in the upper half, and in the lower half a random number, so that no
-    /// two coordinators draw the same one.
+    /// The session: a round in the upper half, and in the lower half a random number and the ID of
+    /// the coordinator, so that no two draw the same one.
     pub session: u64,
     /// How often the session has gone on from a checkpoint.
     pub attempt: u32,
@@ -18,12 +19,19 @@ impl Token {
     /// The first attempt of a session that begins after the one of `greatest`, the greatest token
     /// that is known.
     #[must_use]
-    pub fn first_after(greatest: Self, random: u32) -> Self {
+    pub fn first_after(greatest: Self, coordinator: NodeId, random: u32) -> Self {
         let round = (greatest.session >> 32).saturating_add(1);
         Self {
-            session: round << 32 | u64::from(random),
+            session: round << 32 | u64::from(random & !0xff) | coordinator.index() as u64,
             attempt: 0,
         }
+    }
+
+    /// Whether this node coordinates the session. It leads one at a time, so that all others of
+    /// its sessions are over.
+    #[must_use]
+    pub fn is_of(self, node: NodeId) -> bool {
+        self.session & 0xff == node.index() as u64
     }
 
     /// Another attempt of the same session.

@@ -5,6 +5,7 @@ use cluster::NodeId;
 use cluster::repair::{SESSION_IDLE_MAX, Token};
 use profile::lock;
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,8 +14,8 @@ use std::time::Duration;
 pub(super) struct Over {
     /// Its last attempt.
     pub(super) token: Token,
-    /// The first attempt of which it is known that it has raised nothing, unless it is the last.
-    pub(super) first: Token,
+    /// Attempts that some nodes may have begun. All but the last one have raised nothing.
+    pub(super) tried: RangeInclusive<Token>,
     /// What the GC threshold has risen to; [`Timestamp::ZERO`] if it has not.
     pub(super) gc_threshold: Timestamp,
     /// The nodes that have not heard it.
@@ -72,7 +73,7 @@ mod tests {
         assert_eq!(untold.last(), None);
         let over = Over {
             token: Token::default(),
-            first: Token::default(),
+            tried: Token::default()..=Token::default(),
             gc_threshold: Timestamp::ZERO,
             nodes: [1, 2].map(NodeId::new).into(),
         };

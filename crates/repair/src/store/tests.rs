@@ -2,7 +2,7 @@
 
 use super::*;
 use base::{BootId, Expiry, ManualClock, SeededRandom};
-use cluster::{Member, Members, NodeUrl};
+use cluster::{Member, Members, NodeId, NodeUrl};
 use lsm::Options;
 use lsm_testing::{Fault, FaultyDisk, MemoryDisk, environment};
 use membership::{MembershipEnvironment, StoreCount};
@@ -396,7 +396,7 @@ fn a_loss_forgets_the_session() {
     assert_eq!(refused, Some(SessionAnswer::Refused { greatest }));
     assert_eq!(node.stored().token, greatest);
     // It is forgotten once, and not again at each start.
-    let next = Token::first_after(greatest, 5);
+    let next = Token::first_after(greatest, NodeId::new(0), 5);
     opened.ask_by(next, BEGIN);
     opened.close();
     let opened = node.open();

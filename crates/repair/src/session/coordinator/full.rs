@@ -23,6 +23,7 @@ use cluster::repair::{
 };
 use peer::{RepairAnswer, RepairRequest};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -48,8 +49,9 @@ const RETURN_PAUSE: Duration = Duration::from_secs(1);
 struct FullSession {
     worker: Rc<RepairWorker>,
     token: Token,
-    /// The first attempt since this node was started.
-    first: Token,
+    /// The first attempt since this node was started, and the last that any node was asked to
+    /// begin.
+    tried: RangeInclusive<Token>,
     /// The last checkpoint; at first, the beginning of the session.
     checkpoint: Checkpoint,
     /// The ranges since then.
@@ -134,6 +136,7 @@ impl RepairWorker {
     pub(in crate::session) async fn coordinate_full(self: &Rc<Self>) -> Ended {
         let sessions = &self.sessions;
         let (clock, random) = (&sessions.environment.clock, &sessions.environment.random);
+        let own = sessions.environment.members.own();
         let mut stored = sessions.checkpoints.take_up(clock.unix_ms());
         if let Some(checkpoint) = stored.take_if(|checkpoint| !self.may_go_on_from(checkpoint)) {
             self.abandon(&checkpoint).await;
@@ -153,7 +156,7 @@ impl RepairWorker {
                 }
                 None => {
                     self.outlast_writes().await;
-                    let token = Token::first_after(greatest, random.next_u64() as u32);
+                    let token = Token::first_after(greatest, own, random.next_u64() as u32);
                     FullSession::new(Rc::clone(self), token, Checkpoint::at_begin(token))
                 }
             };
@@ -170,7 +173,10 @@ impl RepairWorker {
                 // A store that took no part in what goes on is included by another session. Any
                 // other one takes part in a session, or knows a greater token of one that is over.
                 let is_left_out = token.is_resumed() && by < token;
-                if !is_left_out {
+                if !is_left_out && by.is_of(own) {
+                    // It has not heard that the session is over.
+                    self.release(by).await;
+                } else if !is_left_out {
                     refusals += 1;
                     if refusals > REFUSALS_MAX || session.has_begun() {
                         return Ended::Preempted { by };
@@ -200,15 +206,19 @@ impl RepairWorker {
             && nodes.all(|node| checkpoint.taking_part.contains_key(node))
     }
 
-    /// Ends a session that was cut short, so that another one may begin. Whether its last attempt
-    /// has raised the GC threshold is not known any more; that a further one has not is.
+    /// Ends a session that was cut short, so that another one may begin.
     async fn abandon(self: &Rc<Self>, checkpoint: &Checkpoint) {
-        let environment = &self.sessions.environment;
-        let own = environment.store_side.record().token;
+        let own = self.sessions.environment.store_side.record().token;
         let is_known = own.session == checkpoint.token.session;
-        let last = checkpoint
-            .token
-            .max(if is_known { own } else { checkpoint.token });
+        let known = if is_known { own } else { checkpoint.token };
+        self.release(checkpoint.token.max(known)).await;
+    }
+
+    /// Has stores leave a session of this node that is over, of which this is the last attempt that
+    /// they know. Whether that has raised the GC threshold may not be known any more; that a further
+    /// one has not is.
+    async fn release(self: &Rc<Self>, last: Token) {
+        let environment = &self.sessions.environment;
         let token = last.next_attempt();
         let begin = |_| RepairRequest::Begin {
             session: SessionId::Full(token),
@@ -235,17 +245,15 @@ impl RepairWorker {
         };
         for (node, answer) in self.ask_all(up, outcome).await {
             match answer {
-                // It was lost in an attempt before, which raised nothing.
+                // It has begun another attempt, which raised nothing.
                 Some(RepairAnswer::Refused { greatest })
-                    if greatest.session == over.token.session
-                        && greatest < over.token
-                        && greatest >= over.first =>
+                    if greatest != over.token && over.tried.contains(&greatest) =>
                 {
                     self.tell_over(greatest, vec![node]).await;
                     untold.told(node);
                 }
+                None | Some(RepairAnswer::Failed) => {}
                 Some(_) => untold.told(node),
-                None => {}
             }
         }
     }
@@ -271,7 +279,7 @@ impl FullSession {
         Self {
             worker,
             token,
-            first: token,
+            tried: token..=token,
             checkpoint,
             ranges_since: 0,
             checkpoint_time: now,
@@ -293,9 +301,16 @@ impl FullSession {
             match self.carry_out(machine, actions).await {
                 AttemptEnd::Over => return None,
                 AttemptEnd::Preempted(by) => return Some(by),
-                AttemptEnd::GoesBack => self.token = self.token.next_attempt(),
+                AttemptEnd::GoesBack => self.token = self.next_token(),
             }
         }
+    }
+
+    /// The token of another attempt. None is tried twice: its answers may be late.
+    fn next_token(&mut self) -> Token {
+        let token = self.tried.end().next_attempt();
+        self.tried = *self.tried.start()..=token;
+        token
     }
 
     fn begin_attempt(&mut self) -> (Session, Vec<SessionAction>) {
@@ -645,7 +660,7 @@ impl FullSession {
             return false;
         }
         self.returns += 1;
-        let token = self.token.next_attempt();
+        let token = self.next_token();
         let members = self.worker.sessions.environment.members.names_hash();
         let begin = |_| RepairRequest::Begin {
             session: SessionId::Full(token),
@@ -662,9 +677,6 @@ impl FullSession {
             }
         }
         self.last_return = Some(self.now());
-        if is_any_back {
-            self.token = token;
-        }
         is_any_back
     }
 
@@ -761,7 +773,7 @@ impl FullSession {
     fn over(&self, gc_threshold: Timestamp, nodes: BTreeSet<NodeId>) {
         self.worker.sessions.untold.end(Over {
             token: self.token,
-            first: self.first,
+            tried: self.tried.clone(),
             gc_threshold,
             nodes,
         });

@@ -34,7 +34,7 @@ fn a_repair_write_of_the_attempt_before_is_refused() {
     let (gone_on, risen) = (Cell::new(0), Cell::new(0));
     let scenario = Scenario {
         keys: KEYS,
-        range_keys: 64,
+        range_keys: 16,
         ..three()
     };
     for requests in 5..45 {

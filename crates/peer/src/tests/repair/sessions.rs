@@ -7,6 +7,7 @@ fn begin() -> PeerRequest {
     PeerRequest::Session(RepairRequest::Begin {
         session: SessionId::Incremental(1),
         members: 3,
+        over: Token::default(),
     })
 }
 

@@ -143,7 +143,7 @@ pub struct BackgroundWork {
 /// What the node knows of repairs. All counts begin with the start of the node.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct Repair {
-    /// The passes that this node takes part in now.
+    /// The sessions that this node takes part in now.
     pub running: Vec<RunningRepair>,
     pub incremental: EndedRepairs,
     pub full: EndedRepairs,
@@ -157,19 +157,19 @@ pub struct Repair {
     pub rebuild: Option<RebuildOverview>,
 }
 
-/// What a running pass has brought to this node in bulk.
+/// What a running session has streamed to this node.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct RebuildOverview {
     pub received_bytes: u64,
     pub received_keys: u64,
-    /// How far the pass has come, about: 0 to 1.
+    /// How far the session has come, about: 0 to 1.
     pub share: f64,
     /// About; left out as long as it cannot be told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds_left: Option<u64>,
 }
 
-/// A pass that runs.
+/// A session that runs.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct RunningRepair {
     #[schemars(extend("enum" = ["incremental", "full"]))]
@@ -178,7 +178,7 @@ pub struct RunningRepair {
     pub ranges: u64,
 }
 
-/// The passes of a kind that have ended.
+/// The sessions of a kind that have ended.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct EndedRepairs {
     /// How often they begin; left out if they do not by themselves.

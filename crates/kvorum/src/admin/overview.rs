@@ -10,7 +10,7 @@ use serde::Serialize;
 pub(super) struct Overview {
     pub(super) quorum: QuorumOverview,
     pub(super) nodes: Vec<NodeOverview>,
-    /// The passes that run, as the node that has come furthest sees them.
+    /// The sessions that run, as the node that has come furthest sees them.
     pub(super) repair: Vec<RepairOverview>,
     /// How far what was deleted is forgotten; left out for a node alone.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -114,7 +114,7 @@ pub(super) struct CompactionOverview {
     pub(super) merged_bytes: u64,
 }
 
-/// A pass that runs.
+/// A session that runs.
 #[derive(Clone, Debug, Serialize, PartialEq, Eq)]
 pub(super) struct RepairOverview {
     pub(super) kind: String,

@@ -5,9 +5,7 @@ use base::Entry;
 use base::{ManualClock, NewerVersion, Timestamp};
 use bytes::Bytes;
 use cluster::Miss;
-use cluster::repair::{
-    SessionRequest, ShownBelow, StoreEvent, StoreRecord, StoreState, Token,
-};
+use cluster::repair::{SessionRequest, ShownBelow, StoreEvent, StoreRecord, StoreState, Token};
 use lsm::LateSource;
 use lsm_testing::{BlockingWrite, FaultyDisk, MemoryDisk};
 use peer::PeerAnswer;
@@ -112,11 +110,7 @@ const fn obsolete(below: Timestamp) -> PeerAnswer {
     PeerAnswer::Missed(Miss::Obsolete { below })
 }
 
-async fn repaired(
-    replica: &Rc<LocalReplica>,
-    entry: &Entry,
-    named_ms: Option<u64>,
-) -> PeerAnswer {
+async fn repaired(replica: &Rc<LocalReplica>, entry: &Entry, named_ms: Option<u64>) -> PeerAnswer {
     let named = named_ms.map(at);
     asked(replica, ReplicaRequest::Repair { entry, named }).await
 }
@@ -330,9 +324,7 @@ async fn a_store_that_has_not_answered_for_a_threshold_that_it_hears_does_not_co
             answered,
             ..record(None)
         };
-        replica
-            .bounds
-            .put_in_force(StoreState::opened(record), 1);
+        replica.bounds.put_in_force(StoreState::opened(record), 1);
         replica.bounds.hear(at(80));
         let key = Bytes::from_static(b"k");
         let answer = asked(&replica, ReplicaRequest::Read(&key)).await;

@@ -19,9 +19,7 @@ use replica::KeyRead;
 use replica::Submissions;
 use replica::hints::HintReceiver;
 use replica::pending::PendingRequests;
-use replica::{
-    AnswerTime, Completion, LocalReplica, PageTelling, ReplicaHints, ReplicaRequest,
-};
+use replica::{AnswerTime, Completion, LocalReplica, PageTelling, ReplicaHints, ReplicaRequest};
 use std::io::{self, Write};
 use std::path::Path;
 use std::rc::Rc;

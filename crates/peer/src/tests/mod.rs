@@ -123,8 +123,7 @@ impl RequestHandler for TestReplica {
                         newer_version: NewerVersion::None,
                     });
                 }
-                PeerRequest::Read(_)
-                | PeerRequest::ReadUnlessSame { .. } => {
+                PeerRequest::Read(_) | PeerRequest::ReadUnlessSame { .. } => {
                     reply.send(PeerAnswer::Found(None));
                 }
                 PeerRequest::Session(_) => reply.send(PeerAnswer::Session(RepairAnswer::Done)),
@@ -265,8 +264,7 @@ pub(crate) fn read_of(key: &str) -> PeerRequest {
 
 pub(crate) fn key_of(request: &PeerRequest) -> String {
     let key = match request {
-        PeerRequest::Read(key)
-        | PeerRequest::ReadUnlessSame { key, .. } => &key[..],
+        PeerRequest::Read(key) | PeerRequest::ReadUnlessSame { key, .. } => &key[..],
         PeerRequest::Write(entry)
         | PeerRequest::Repair { entry, .. }
         | PeerRequest::RepairWrite { entry, .. } => entry.key(),

@@ -25,7 +25,8 @@
 //!   [`JobClass::Scan`](lsm::JobClass::Scan).
 //! - `checkpoint`: what survives a restart, and how far a full session has come; `record`: what
 //!   this node knows of sessions; `rebuild`: how far the rebuild of its store is; `overdue`: how
-//!   late the GC threshold is; `orders`: the sessions that operators have asked for.
+//!   late the GC threshold is; `orders`: the sessions that operators have asked for;
+//!   `untold`: who has not heard of the end of one.
 //! - `worker`: what the runtimes of a node share of all that; `calls`: how a node asks another one.
 //! - `exchange`: makes two nodes equal in a range.
 //! - `serving`: what a node does as its peers ask.
@@ -46,6 +47,7 @@ mod record;
 mod report;
 mod schedule;
 mod serving;
+mod untold;
 mod worker;
 
 pub use checkpoint::{CheckpointEnvironment, LastEqual, fuzz_sweep};

@@ -6,6 +6,7 @@ use super::overdue::Overdue;
 use super::part::{PartEnvironment, Participant, WrittenKeys};
 use super::rebuild::Rebuild;
 use super::record::{Record, RepairStatus};
+use super::untold::Untold;
 use crate::RepairSizes;
 use crate::store::StoreSide;
 use base::{Clock, Entry, Random, Timestamp};
@@ -71,6 +72,7 @@ pub struct RepairSessions {
     pub(super) rebuild: Rebuild,
     pub(super) checkpoints: Checkpoints,
     pub(super) orders: Orders,
+    pub(super) untold: Untold,
     participant: Mutex<Participant>,
     pacer: Arc<Pacer>,
     overdue: Overdue,
@@ -134,6 +136,7 @@ impl RepairSessions {
                 JobClass::Scan,
             ),
             rebuild: Rebuild::new(Arc::clone(clock)),
+            untold: Untold::new(Arc::clone(clock)),
             environment,
             participant: Mutex::new(participant),
             written,

@@ -55,7 +55,10 @@ async fn a_value_that_the_asker_holds_does_not_travel() {
                     assert_eq!(request, read_of("key"), "a handler gets a read");
                     let entry = found.clone();
                     let answer = if is_behind {
-                        PeerAnswer::FoundBehind { entry, gc_threshold }
+                        PeerAnswer::FoundBehind {
+                            entry,
+                            gc_threshold,
+                        }
                     } else {
                         PeerAnswer::Found(entry)
                     };

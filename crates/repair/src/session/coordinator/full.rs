@@ -11,6 +11,7 @@ use super::comparing::{ComparedRange, Lost};
 use super::held_back::{BegunStore, Raising};
 use crate::session::checkpoint::Checkpoint;
 use crate::session::report::SessionReport;
+use crate::session::untold::Over;
 use crate::session::worker::RepairWorker;
 use base::Timestamp;
 use bytes::Bytes;
@@ -21,7 +22,7 @@ use cluster::repair::{
     SessionId, SessionRequest, Shown, Token,
 };
 use peer::{RepairAnswer, RepairRequest};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -38,25 +39,27 @@ const REFUSAL_PAUSE: Duration = Duration::from_millis(500);
 /// again from the last one. Until then the others compare on.
 const AWAY_MAX: Duration = Duration::from_secs(120);
 
-/// How often a session goes back to take in nodes that it has lost, at most.
+/// How often a session tries to take nodes in again that it has lost, at most.
 const RETURNS_MAX: u32 = 8;
-/// How long after that it does so again.
+/// How long after that it tries again.
 const RETURN_PAUSE: Duration = Duration::from_secs(1);
 
 /// A session that this node leads.
 struct FullSession {
     worker: Rc<RepairWorker>,
     token: Token,
+    /// The first attempt since this node was started.
+    first: Token,
     /// The last checkpoint; at first, the beginning of the session.
     checkpoint: Checkpoint,
     /// The ranges since then.
     ranges_since: u32,
     /// When that was, on the monotonic clock.
     checkpoint_time: Duration,
-    /// How often it has gone back.
+    /// How often it was tried to take lost nodes in again.
     returns: u32,
     /// When last, on the monotonic clock.
-    last_return: Duration,
+    last_return: Option<Duration>,
     attempt: Attempt,
     /// When all nodes were last asked for something, on the monotonic clock.
     all_asked: Duration,
@@ -139,6 +142,7 @@ impl RepairWorker {
         let mut greatest = Token::default();
         let mut refusals = 0;
         for _ in 0..SESSIONS_MAX {
+            self.tell_untold().await;
             greatest = greatest.max(sessions.environment.store_side.record().token);
             let mut session = match stored.take() {
                 Some(checkpoint) => {
@@ -214,6 +218,37 @@ impl RepairWorker {
         self.tell_over(token, self.nodes_up()).await;
     }
 
+    /// Tells nodes that come back how the last session of this node has ended. Until they hear it
+    /// they begin no other one.
+    pub(in crate::session) async fn tell_untold(self: &Rc<Self>) {
+        let untold = &self.sessions.untold;
+        let Some(over) = untold.last() else {
+            return;
+        };
+        let up = over.nodes.into_iter().filter(|node| self.is_up(*node));
+        let outcome = |_| RepairRequest::Outcome {
+            session: SessionId::Full(over.token),
+            gc_threshold: over.gc_threshold,
+            single_copies: Vec::new(),
+            equal_with: Vec::new(),
+        };
+        for (node, answer) in self.ask_all(up, outcome).await {
+            match answer {
+                // It was lost in an attempt before, which raised nothing.
+                Some(RepairAnswer::Refused { greatest })
+                    if greatest.session == over.token.session
+                        && greatest < over.token
+                        && greatest >= over.first =>
+                {
+                    self.tell_over(greatest, vec![node]).await;
+                    untold.told(node);
+                }
+                Some(_) => untold.told(node),
+                None => {}
+            }
+        }
+    }
+
     /// Tells nodes that a session is over, and has shown nothing.
     async fn tell_over(self: &Rc<Self>, token: Token, nodes: Vec<NodeId>) {
         let outcome = |_| RepairRequest::Outcome {
@@ -235,11 +270,12 @@ impl FullSession {
         Self {
             worker,
             token,
+            first: token,
             checkpoint,
             ranges_since: 0,
             checkpoint_time: now,
             returns: 0,
-            last_return: now,
+            last_return: None,
             attempt: Attempt::default(),
             all_asked: now,
             report: SessionReport {
@@ -291,6 +327,7 @@ impl FullSession {
             let mut all = Actions::of(std::mem::take(&mut actions));
             if let Some(by) = all.preempted {
                 self.worker.tell_over(self.token, all.asks).await;
+                self.over(Timestamp::ZERO, self.members());
                 return AttemptEnd::Preempted(by);
             }
             if let Some(gc_threshold) = all.ends {
@@ -312,7 +349,7 @@ impl FullSession {
             }
             if all.decides || all.stores_checkpoint {
                 self.leave_range();
-                if self.goes_back(&machine) {
+                if self.goes_back(&machine).await {
                     return AttemptEnd::GoesBack;
                 }
                 let next = self.next(&machine, all.stores_checkpoint);
@@ -595,17 +632,38 @@ impl FullSession {
         }
     }
 
-    /// Whether nodes are up again that took part up to the checkpoint and were lost: another
-    /// attempt takes them in.
-    fn goes_back(&mut self, machine: &Session) -> bool {
-        let since = self.now().saturating_sub(self.last_return);
-        let may_go_back = self.returns < RETURNS_MAX && since >= RETURN_PAUSE;
-        if !may_go_back || !self.lost(machine).any(|node| self.worker.is_up(node)) {
+    /// Whether nodes are back that took part up to the checkpoint and were lost: another attempt
+    /// takes them in, if they begin one. What a store has shown that refuses counts no more.
+    async fn goes_back(&mut self, machine: &Session) -> bool {
+        let paused_until = self.last_return.map(|last| last + RETURN_PAUSE);
+        let is_paused = paused_until.is_some_and(|until| self.now() < until);
+        let back = self.lost(machine).filter(|node| self.worker.is_up(*node));
+        let back: Vec<NodeId> = back.collect();
+        if self.returns == RETURNS_MAX || is_paused || back.is_empty() {
             return false;
         }
         self.returns += 1;
-        self.last_return = self.now();
-        true
+        let token = self.token.next_attempt();
+        let members = self.worker.sessions.environment.members.names_hash();
+        let begin = |_| RepairRequest::Begin {
+            session: SessionId::Full(token),
+            members,
+        };
+        let mut is_any_back = false;
+        for (node, answer) in self.worker.ask_all(back, begin).await {
+            match answer {
+                Some(RepairAnswer::Begun { .. }) => is_any_back = true,
+                Some(RepairAnswer::Refused { .. }) => {
+                    self.checkpoint.taking_part.remove(&node);
+                }
+                _ => {}
+            }
+        }
+        self.last_return = Some(self.now());
+        if is_any_back {
+            self.token = token;
+        }
+        is_any_back
     }
 
     /// The nodes that took part up to the checkpoint, and do not any more.
@@ -689,11 +747,26 @@ impl FullSession {
                 .filter_map(|pair| pair.other_than(node))
                 .collect(),
         };
-        // Those that do not hear of a GC threshold now do so with heartbeats.
-        let _answers = worker.ask_all(self.taking_part(machine), outcome).await;
-        let up_again = away.into_iter().filter(|node| worker.is_up(*node));
-        worker.tell_over(self.token, up_again.collect()).await;
+        let answers = worker.ask_all(self.taking_part(machine), outcome).await;
+        let untold = answers.into_iter().filter(|(_, answer)| answer.is_none());
+        let untold = untold.map(|(node, _)| node).chain(away);
+        self.over(gc_threshold, untold.collect());
+        worker.tell_untold().await;
         worker.sessions.store_checkpoint(None);
+    }
+
+    /// The session is over, and these nodes have yet to hear it.
+    fn over(&self, gc_threshold: Timestamp, nodes: BTreeSet<NodeId>) {
+        self.worker.sessions.untold.end(Over {
+            token: self.token,
+            first: self.first,
+            gc_threshold,
+            nodes,
+        });
+    }
+
+    fn members(&self) -> BTreeSet<NodeId> {
+        self.worker.sessions.environment.members.ids().collect()
     }
 
     fn taking_part(&self, machine: &Session) -> Vec<NodeId> {

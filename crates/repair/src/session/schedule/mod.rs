@@ -33,6 +33,7 @@ impl RepairWorker {
         loop {
             // Either way there may be something to do.
             let _woken = tokio::time::timeout(LOOK_PERIOD, orders.ordered.notified()).await;
+            self.tell_untold().await;
             let are_all_up = self.are_all_up();
             retry.looked(are_all_up);
             if are_all_up {

@@ -27,12 +27,12 @@ struct RepairParameters {
     wait: bool,
 }
 
-/// A pass of a repair that was ordered.
+/// A repair session that was ordered.
 #[derive(Serialize, JsonSchema)]
 pub(in crate::http::resources) struct Repair {
     #[schemars(extend("enum" = ["incremental", "full"]))]
     kind: &'static str,
-    /// Whether the pass had begun before this request.
+    /// Whether the session had begun before this request.
     joined: bool,
     #[schemars(extend("enum" = ["ordered", "running", "ended"]))]
     state: &'static str,
@@ -125,7 +125,7 @@ pub(in crate::http::resources) async fn answer(exchange: HttpExchange<'_>) -> An
     Ok(page)
 }
 
-/// Waits for the end of the pass. `None`: the client has left, or the node stops.
+/// Waits for the end of the session. `None`: the client has left, or the node stops.
 async fn wait(
     listener: &Listener,
     channel: &Channel,

@@ -146,9 +146,10 @@ fn late_read_repairs(when: Late) -> (u32, u32) {
             };
             let host = &world.hosts[coordinator];
             let repairs = host.full_repairs();
+            // The store has answered a read before the session.
+            let known = forgotten(host);
             let before = world.hosts[lacking].repair_requests().unwrap_or(0);
             // What the store has answered that the read repair comes from.
-            let known = forgotten(host);
             host.order_repair(RepairKind::Full);
             let began = Instant::now();
             let is_running = || host.full_repairs() == repairs && began.elapsed() < LONG;

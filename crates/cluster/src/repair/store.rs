@@ -52,8 +52,6 @@ pub struct StoreState {
     part: Option<Part>,
     /// When the coordinator last asked for something, on the monotonic clock.
     pub(super) asked: Duration,
-    /// The last attempt of which the process knows that it is over.
-    over: Token,
 }
 
 /// What happens to a store.
@@ -81,9 +79,6 @@ pub enum StoreEvent {
     Damaged,
     /// A live version is about to come in behind the scan: see [`Admission::OnceVoided`].
     Disturbed,
-    /// A member was told the outcome of this attempt. A store that was not, because it could not be
-    /// reached, need not wait for it before it begins another session.
-    Over(Token),
 }
 
 /// What to do about it, in this order. Then the new state is put in force, and then an answer is
@@ -166,12 +161,6 @@ impl StoreState {
     #[must_use]
     pub fn record(&self) -> &StoreRecord {
         &self.record
-    }
-
-    /// The last attempt of which this process knows that it is over.
-    #[must_use]
-    pub fn over(&self) -> Token {
-        self.over
     }
 
     /// Below it the store takes no ordinary writes.
@@ -262,13 +251,6 @@ impl StoreState {
             }
             StoreEvent::Disturbed => {
                 self.record.may_raise = false;
-                None
-            }
-            StoreEvent::Over(token) => {
-                let last = self.record.token;
-                if token.session == last.session && token >= last {
-                    self.part = None;
-                }
                 None
             }
             StoreEvent::Damaged => {
@@ -419,7 +401,6 @@ impl StoreState {
 
     fn end(&mut self, gc_threshold: Timestamp, actions: &mut Vec<StoreAction>) {
         (self.part, self.record.may_raise) = (None, false);
-        self.over = self.record.token;
         if gc_threshold > Timestamp::ZERO {
             self.hear(gc_threshold, actions);
         } else if self.record.answered_to == self.record.token {

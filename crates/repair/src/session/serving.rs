@@ -81,14 +81,7 @@ impl RepairWorker {
     pub(super) async fn answer(&self, request: RepairRequest) -> RepairAnswer {
         self.sessions.record.request_received();
         match request {
-            RepairRequest::Begin {
-                session,
-                members,
-                over,
-            } => {
-                self.sessions.environment.store_side.heard_over(over);
-                self.begin(session, members).await
-            }
+            RepairRequest::Begin { session, members } => self.begin(session, members).await,
             RepairRequest::Close {
                 session: SessionId::Full(token),
                 gc_threshold,
@@ -485,7 +478,6 @@ mod tests {
         let begin = RepairRequest::Begin {
             session,
             members: u64::MAX,
-            over: Token::default(),
         };
         for request in [begin, RepairRequest::Sync { session }] {
             assert_eq!(named_timestamp(&request), None, "{request:?}");

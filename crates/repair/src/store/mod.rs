@@ -167,11 +167,6 @@ impl StoreSide {
         self.shared.state().scans_for(token)
     }
 
-    /// The last attempt of which this process knows that it is over.
-    pub fn over(&self) -> Token {
-        self.shared.state().over()
-    }
-
     /// The greatest GC threshold that this node has heard of.
     pub fn greatest_known(&self) -> Timestamp {
         self.shared.greatest()
@@ -224,16 +219,6 @@ impl StoreSide {
             }
         });
         answer
-    }
-
-    /// A member was told the outcome of this attempt: the store takes no part in it any more, whether
-    /// it was told, too, or not. That holds for all that is asked afterwards.
-    pub fn heard_over(self: &Arc<Self>, token: Token) {
-        if token > Token::default() {
-            self.spawn(move |side| {
-                side.carry_out(StoreEvent::Over(token));
-            });
-        }
     }
 
     /// An old version is about to come in behind the scan as a read repair. Says when it is durable

@@ -7,7 +7,6 @@ fn begin() -> PeerRequest {
     PeerRequest::Session(RepairRequest::Begin {
         session: SessionId::Incremental(1),
         members: 3,
-        over: Token::default(),
     })
 }
 

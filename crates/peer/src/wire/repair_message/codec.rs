@@ -16,10 +16,9 @@ impl RepairRequest {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         put_session_id(out, self.session());
         match self {
-            Self::Begin { members, over, .. } => {
+            Self::Begin { members, .. } => {
                 out.push(1);
                 put_u64(out, *members);
-                put_token(out, *over);
             }
             Self::Close {
                 gc_threshold,
@@ -164,7 +163,6 @@ impl RepairRequest {
             1 => Self::Begin {
                 session,
                 members: fields.u64()?,
-                over: fields.token()?,
             },
             2 => Self::Agree {
                 session,

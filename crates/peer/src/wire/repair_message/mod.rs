@@ -7,10 +7,9 @@
 //! ```text
 //! request = session | tag u8 | fields           answer = tag u8 | fields
 //!  1 begin      members hash u64                 1 begun     greatest seen u64 | GC threshold u64
-//!               | over: u64 | u32                            | closed u64 | latest u64
-//!  2 agree      cut u64 | GC threshold u64                   | may raise u8 | reach u8
-//!               | n u8 | n * reach u8                        | bounds of each node
-//!               | bounds of each node
+//!  2 agree      cut u64 | GC threshold u64                   | closed u64 | latest u64
+//!               | n u8 | n * reach u8                        | may raise u8 | reach u8
+//!               | bounds of each node                        | bounds of each node
 //!  3 advance    start key                        2 done
 //!  4 digest     range u32 | end option key       3 advanced  end of what is scanned: option key
 //!  5 reconcile  range u32 | with u8              4 digests   non-owned u32 | announces u32
@@ -93,8 +92,6 @@ pub enum RepairRequest {
         session: SessionId,
         /// The [hash](cluster::Members::names_hash) of the members by which it places keys.
         members: u64,
-        /// The last attempt of a full session of which the coordinator knows that it is over.
-        over: Token,
     },
     /// Raise the closed timestamp: [`cluster::repair::SessionRequest::Close`].
     Close {

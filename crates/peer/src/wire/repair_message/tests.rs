@@ -17,12 +17,10 @@ fn requests() -> Vec<RepairRequest> {
         RepairRequest::Begin {
             session: SessionId::Incremental(u64::MAX),
             members: 0,
-            over: Token::default(),
         },
         RepairRequest::Begin {
             session,
             members: 5,
-            over: TOKEN,
         },
         RepairRequest::Close {
             session,

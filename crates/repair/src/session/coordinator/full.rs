@@ -211,7 +211,6 @@ impl RepairWorker {
         let begin = |_| RepairRequest::Begin {
             session: SessionId::Full(token),
             members: environment.members.names_hash(),
-            over: Token::default(),
         };
         // Whoever takes no part in it refuses.
         let _answers = self.ask_all(self.nodes_up(), begin).await;
@@ -382,11 +381,9 @@ impl FullSession {
         match request {
             SessionRequest::Begin { members: hash } => {
                 let own = members.own();
-                let over = self.worker.sessions.environment.store_side.over();
                 let begin = |_| RepairRequest::Begin {
                     session,
                     members: hash,
-                    over,
                 };
                 let (own, others): (Vec<_>, Vec<_>) =
                     nodes.into_iter().partition(|node| *node == own);

@@ -11,7 +11,7 @@ use base::Timestamp;
 use bytes::Bytes;
 use cluster::NodeId;
 use cluster::comparison::{KeyBounds, Pair, differing};
-use cluster::repair::{Compared, SessionId, Token};
+use cluster::repair::{Compared, SessionId};
 use peer::{RepairAnswer, RepairRequest};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -98,7 +98,6 @@ impl IncrementalSession {
         let request = |_| RepairRequest::Begin {
             session,
             members: 0,
-            over: Token::default(),
         };
         let nodes = self.worker.nodes_up();
         self.nodes = nodes.iter().copied().collect();

@@ -67,15 +67,17 @@ impl StoreFile {
     }
 
     /// The same, if its timestamps are from the future: with a closed timestamp of at most
-    /// `closed_max`, and GC thresholds of at most `gc_threshold_max`.
+    /// `closed_max`, and GC thresholds of at most `gc_threshold_max`. What it has answered for stays
+    /// as high as the closed timestamp, which covers the thresholds of nodes that are started like
+    /// this a little later.
     #[must_use]
     pub(super) fn at_most(self, closed_max: Timestamp, gc_threshold_max: Timestamp) -> Self {
         let record = self.record;
         if self.greatest() <= closed_max {
             return self;
         }
-        let shown = |shown: ShownBelow| ShownBelow {
-            below: shown.below.min(gc_threshold_max),
+        let shown = |shown: ShownBelow, below_max| ShownBelow {
+            below: shown.below.min(below_max),
             ..shown
         };
         Self {
@@ -83,8 +85,8 @@ impl StoreFile {
                 closed: record.closed.min(closed_max),
                 gc_threshold: record.gc_threshold.min(gc_threshold_max),
                 may_raise: false,
-                answered: shown(record.answered),
-                non_owned: shown(record.non_owned),
+                answered: shown(record.answered, closed_max),
+                non_owned: shown(record.non_owned, gc_threshold_max),
                 ..record
             },
             ..self

@@ -2,6 +2,7 @@
 
 use super::*;
 use base::{BootId, Expiry, ManualClock, SeededRandom};
+use cluster::repair::ShownBelow;
 use cluster::{Member, Members, NodeId, NodeUrl};
 use lsm::Options;
 use lsm_testing::{Fault, FaultyDisk, MemoryDisk, environment};
@@ -461,4 +462,32 @@ fn a_threshold_from_the_future_is_not_believed_and_an_operator_can_lower_the_own
     let record = opened.side.record();
     assert_eq!((record.closed, record.gc_threshold), (at(0), at(GRACE_MS)));
     assert_eq!(node.stored(), record);
+}
+
+/// Each node takes the moment of its start for the present, so the thresholds to which they are
+/// lowered differ.
+#[test]
+fn nodes_that_lower_their_thresholds_at_different_moments_are_not_behind_each_other() {
+    let future = Timestamp::from_unix_ms(NOW_UNIX_MS + 1);
+    let answered = ShownBelow {
+        below: future,
+        members: MEMBERS,
+    };
+    let record = StoreRecord {
+        closed: future,
+        gc_threshold: future,
+        answered,
+        ..StoreRecord::default()
+    };
+    let node = TestNode::new();
+    node.open().close();
+    let stored = StoreFile { record, loss: 0 };
+    stored.store(&*node.memory, Path::new("/store")).unwrap();
+    node.drops_future.set(true);
+    let opened = node.open();
+    assert_eq!(opened.side.record().gc_threshold, at(GRACE_MS));
+    let of_later_node = at(GRACE_MS - 20);
+    opened.hear(of_later_node);
+    assert_eq!(opened.side.record().gc_threshold, of_later_node);
+    assert!(!opened.membership.replica_state().lacks());
 }

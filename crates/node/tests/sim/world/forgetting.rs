@@ -12,9 +12,10 @@ use checker::{Action, Outcome, Request};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How long the forget bound may take to rise above a timestamp, besides the grace: until
-/// the slowest clock is there, and some full sweeps have ended.
-const RISING: Duration = Duration::from_secs(40);
+/// How long the GC threshold may take to rise above a timestamp, besides the grace: until
+/// the slowest clock is there, a session whose coordinator is gone is idle, and some others have
+/// ended.
+const RISING: Duration = Duration::from_secs(160);
 
 /// How often to look.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);

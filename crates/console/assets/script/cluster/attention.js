@@ -12,7 +12,7 @@ function leadOf(status) {
   const more = counting < all ? "more " : "";
   const spare =
     counting === majority
-      ? `none ${more}may fail`
+      ? `no ${more}node may fail`
       : `${counted(counting - majority, `${more}node`)} may fail`;
   const nodes = up.length === all ? `All ${all} nodes are up` : `${up.length} of ${all} nodes are up`;
   const need = `${isEnough ? " and" : " but"} ${majority} of ${all} must answer a request by default`;

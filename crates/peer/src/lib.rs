@@ -96,22 +96,22 @@ pub enum PeerRequest {
     /// What is the freshest version of this key, whether or not your store counts? A peer of
     /// an older release is sent a read.
     Peek(Bytes),
-    /// Store this version, which a pass of a sweep brings.
+    /// Store this version: a repair write of a repair session.
     Mend {
-        /// The pass.
+        /// The session.
         pass: PassId,
         /// The version.
         entry: Entry,
     },
-    /// Store this version, with which a store has answered a read. A peer of an older
-    /// release is sent a write.
+    /// Store this version, with which a store has answered a read: a read-repair write. A peer
+    /// of an older release is sent a write.
     Repair {
         /// That store.
         by: Answerer,
         /// The version.
         entry: Entry,
     },
-    /// Do this for a sweep.
+    /// Do this for a repair session.
     Sweep(SweepRequest),
     /// What do you have of the next keys of a scan?
     Page(PageRequest),
@@ -156,8 +156,8 @@ impl PeerRequest {
         }
     }
 
-    /// Whether it belongs to a sweep, which fills stores. A node looks at what another one holds
-    /// before it buries what its own store has left.
+    /// Whether it belongs to a repair, which rebuilds stores. A peek does, too: a node asks the
+    /// others what they hold before it suppresses a zombie.
     pub(crate) fn is_of_sweep(&self) -> bool {
         matches!(self, Self::Mend { .. } | Self::Sweep(_) | Self::Peek(_))
     }
@@ -174,7 +174,7 @@ pub enum PeerAnswer {
     /// The freshest version that the replica has, even if it is a tombstone or
     /// has expired.
     Found(Option<Entry>),
-    /// As `Found`, by a replica that has a fence.
+    /// As `Found`, by a replica that has a closed timestamp.
     FoundBehind {
         /// The freshest version.
         entry: Option<Entry>,
@@ -183,7 +183,7 @@ pub enum PeerAnswer {
     },
     /// The replica did not handle the request.
     Missed(Miss),
-    /// The answer to a request of a sweep.
+    /// The answer to a request of a repair session.
     Swept(SweepAnswer),
     /// The answer to [`SweepRequest::Pull`].
     Pulled(Run),

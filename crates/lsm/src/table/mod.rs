@@ -129,7 +129,7 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
-    /// Whether a block is not read whose newest version has this timestamp.
+    /// Whether a walk does not read a block whose newest version has this timestamp.
     pub(crate) fn passes_over(self, greatest_timestamp: Timestamp) -> bool {
         match self {
             Self::Comparison {

@@ -168,8 +168,8 @@ impl Link {
         self.call_in_trace(request, deadline, ticket, None)
     }
 
-    /// The same, for a request that is part of a trace. A peer of an older release, and one
-    /// to which there is no connection yet, does not get to know that.
+    /// The same, for a request that is part of a trace. The trace is not sent to a peer of an
+    /// older release, nor to one to which there is no connection yet.
     ///
     /// # Errors
     /// As [`Link::call`].
@@ -310,7 +310,7 @@ impl Link {
         Ok(())
     }
 
-    /// Sends a frame of a sweep, and counts its bytes.
+    /// Sends a frame of a repair, and counts its bytes.
     fn push_for_sweep(&self, encode: impl FnOnce(&mut Vec<u8>)) {
         self.outgoing.push(|out| {
             let before = out.len();
@@ -468,7 +468,7 @@ impl Link {
                 },
                 _,
             ) if message::is_long(entry) => None,
-            // A request of a sweep takes as long as the sweep makes it.
+            // A request of a repair takes as long as the repair makes it.
             (_, CallKind::Sweep | CallKind::Page | CallKind::Examine) => None,
             (_, CallKind::Read) => Some(&self.read_latency),
             (_, CallKind::Write) => Some(&self.write_latency),

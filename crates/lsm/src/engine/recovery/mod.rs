@@ -299,10 +299,11 @@ fn load_manifest(environment: &Environment) -> Result<Manifest, Error> {
         ..
     } = environment;
     if let Some(manifest) = Manifest::load(&**disk, folder)? {
-        // The manifest may have got its name just before a crash of the process or a
-        // failed sync. Only a durable manifest decides which files may be removed. And the
-        // file under its temporary name may be written over only once it is not the durable
-        // one any more, which holds for the other files that are replaced in this folder too.
+        // The manifest may have got its name just before a crash of the process or a failed
+        // sync, and the name may not be durable. Only a durable manifest decides which files
+        // may be removed. Until then the durable manifest may be the file that now has the
+        // temporary name, so that one must not be written over. The same holds for the other
+        // files that are replaced in this folder.
         disk.sync_folder(folder)
             .map_err(|error| Error::sync(folder, error))?;
         return Ok(manifest);

@@ -195,7 +195,7 @@ impl TableSet {
                 self.files.remove(id);
             }
         }
-        // Now that the files have no names, because one that has is never shortened.
+        // Not earlier, because a file is shortened only once it has no name.
         self.free_retired();
         for (segment, space) in obsolete.segments {
             if let Err(error) = self.free_segments.retire(segment, space) {

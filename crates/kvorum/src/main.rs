@@ -4,12 +4,13 @@
 //! environment and a file. [`serve`] runs a node, [`dev`] a local cluster of child processes,
 //! [`entities`] reads and writes entities, [`profiling`] records a profile of a running node, and
 //! [`admin`] shows a running cluster and starts repairs and compactions. [`context`] saves how to
-//! reach a cluster.
+//! reach a cluster. [`about`] makes what packages ship: completions and manual pages.
 //!
 //! [`exit_codes`] says what the exit codes mean. Each failure is one line on stderr, and text from
 //! nodes is escaped when lines are written ([`text`]). These commands and those of `kvorum-lab`
 //! share the crate [`cli`].
 
+mod about;
 mod admin;
 mod commands;
 mod context;
@@ -24,6 +25,7 @@ mod resources;
 mod serve;
 mod stderr;
 
+use clap::CommandFactory;
 use cli::{access, failure, files, private_file, signals, text, threads, values};
 use commands::{Cli, Command};
 use layers::EarlyExit;
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         Command::Admin(options) => Ok(admin::run(options)?),
         Command::Context(command) => Ok(context::run(command)?),
         Command::Profile(options) => Ok(profiling::run(options)?),
+        Command::About(command) => Ok(about::run(command, exit_codes::in_help(Cli::command()))?),
     });
     match ended {
         Ok(()) => ExitCode::SUCCESS,

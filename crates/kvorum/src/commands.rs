@@ -69,11 +69,12 @@ mod tests {
             "token-file",
             "token-in-clear",
         ];
-        const WITHOUT_NODES: [&str; 7] = [
+        const WITHOUT_NODES: [&str; 8] = [
             "serve",
             "dev",
             "token",
             "context",
+            "version",
             "completions",
             "man",
             "help",

@@ -4,7 +4,7 @@
 //! environment and a file. [`serve`] runs a node, [`dev`] a local cluster of child processes,
 //! [`entities`] reads and writes entities, [`profiling`] records a profile of a running node, and
 //! [`admin`] shows a running cluster and starts repairs and compactions. [`context`] saves how to
-//! reach a cluster. [`about`] makes what packages ship: completions and manual pages.
+//! reach a cluster. [`about`] tells the version, and makes what packages ship.
 //!
 //! [`exit_codes`] says what the exit codes mean. Each failure is one line on stderr, and text from
 //! nodes is escaped when lines are written ([`text`]). These commands and those of `kvorum-lab`

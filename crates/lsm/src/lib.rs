@@ -95,10 +95,10 @@ pub use engine::{
 };
 pub use error::Error;
 pub use executor::{Executor, Job, JobClass, JobQueue};
-pub use manifest::holds_store;
+pub use manifest::{MANIFEST_VERSIONS, holds_store};
 pub use options::{
     Compression, Durability, Environment, ExpiredBefore, GcThreshold, IsNonOwned, NonOwned,
     Options, RestAfter,
 };
-pub use table::ScanAhead;
-pub use wal::{PendingSync, SegmentFile, SegmentFolder, SegmentOwner, SegmentWriter};
+pub use table::{ScanAhead, TABLE_VERSIONS};
+pub use wal::{LOG_VERSIONS, PendingSync, SegmentFile, SegmentFolder, SegmentOwner, SegmentWriter};

@@ -58,8 +58,8 @@ pub use link::{AnswerHandler, Link, LinkState, LinkStatus};
 pub use log_limiter::PeerLog;
 pub use protocol::Protocol;
 pub use protocol::{
-    BULK, CONTACT, EXAMINATION, FILLS_OUTDATED, FORGETTING, MANY, NegotiatedProtocol, PAGES, PEEK,
-    REPLICA_STATE, REPORT, SAME, SWEEP, TRACES,
+    BULK, CONTACT, EXAMINATION, FEATURES, FILLS_OUTDATED, FORGETTING, MANY, NegotiatedProtocol,
+    PAGES, PEEK, REPLICA_STATE, REPORT, SAME, SWEEP, TRACES,
 };
 pub use server::{Reply, RequestHandler, serve};
 pub use transport::{

@@ -60,6 +60,23 @@ pub const EXAMINATION: u64 = 16384;
 /// its links to the dialler are up: frames of the kind `contact`.
 pub const CONTACT: u64 = 32768;
 
+/// The features of this build with the names that people read.
+pub const FEATURES: [(&str, u64); 13] = [
+    ("replica-state", REPLICA_STATE),
+    ("repair", SWEEP),
+    ("streaming", BULK),
+    ("heartbeat-reports", REPORT),
+    ("rebuild", FILLS_OUTDATED),
+    ("tombstone-gc", FORGETTING),
+    ("many-writes", MANY),
+    ("scan-pages", PAGES),
+    ("peek", PEEK),
+    ("traces", TRACES),
+    ("same-version", SAME),
+    ("node-reports", EXAMINATION),
+    ("contact", CONTACT),
+];
+
 /// What a build supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protocol {
@@ -85,19 +102,7 @@ impl Protocol {
     pub const OWN: Self = Self {
         least: 1,
         greatest: 1,
-        features: REPLICA_STATE
-            | SWEEP
-            | BULK
-            | REPORT
-            | FILLS_OUTDATED
-            | FORGETTING
-            | MANY
-            | PAGES
-            | PEEK
-            | TRACES
-            | SAME
-            | EXAMINATION
-            | CONTACT,
+        features: all_bits(&FEATURES),
     };
 
     /// What this build uses with another; `None` if they share no version.
@@ -109,6 +114,16 @@ impl Protocol {
             features: self.features & other.features,
         })
     }
+}
+
+/// The bits of all of these features.
+const fn all_bits(mut features: &[(&str, u64)]) -> u64 {
+    let mut bits = 0;
+    while let [(_, bit), rest @ ..] = features {
+        bits |= *bit;
+        features = rest;
+    }
+    bits
 }
 
 impl fmt::Display for Protocol {

@@ -1,17 +1,21 @@
-//! What the program says of itself: completions for shells and manual pages, which packages ship.
-//!
-//! Both come from the definition of the command line, which the caller passes, so they cannot
-//! name what does not exist.
+//! What the program says of itself: its version and formats (`version`), and what packages ship,
+//! completions for shells and manual pages. These come from the definition of the command line,
+//! which the caller passes, so they cannot name what does not exist.
+
+mod version;
 
 use crate::admin::print;
 use crate::failure::Failure;
 use clap::{Args, Command, Subcommand};
 use clap_complete::Shell;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use version::VersionOptions;
 
 /// What to say.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum AboutCommand {
+    /// Print the version, the commit, and the formats of files that this program writes and reads
+    Version(VersionOptions),
     /// Print the script that completes commands and options in a shell
     Completions(CompletionsOptions),
     /// Write the manual page of each command
@@ -40,6 +44,7 @@ pub(crate) struct ManOptions {
 /// A folder or an output that cannot be written.
 pub(crate) fn run(command: &AboutCommand, program: Command) -> Result<(), Failure> {
     match command {
+        AboutCommand::Version(options) => version::run(options),
         AboutCommand::Completions(options) => print(&completions(options.shell, program)),
         AboutCommand::Man(options) => write_pages(&options.folder, program).map_err(|error| {
             let folder = options.folder.display();
@@ -60,7 +65,7 @@ fn completions(shell: Shell, mut program: Command) -> String {
     clippy::disallowed_methods,
     reason = "the folder of the pages is not part of a store"
 )]
-fn write_pages(folder: &std::path::Path, program: Command) -> std::io::Result<()> {
+fn write_pages(folder: &Path, program: Command) -> std::io::Result<()> {
     std::fs::create_dir_all(folder)?;
     clap_mangen::generate_to(program.disable_help_subcommand(true), folder)
 }
@@ -70,7 +75,6 @@ mod tests {
     use super::*;
     use crate::commands::Cli;
     use clap::CommandFactory;
-    use std::path::Path;
     use std::process::Command as Process;
 
     /// The names of a command and of all below it, with hyphens, and the commands.
@@ -124,6 +128,10 @@ mod tests {
     }
 
     #[test]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the folder of the pages is not part of a store"
+    )]
     fn every_command_has_a_page_with_its_options_and_exit_codes() {
         let folder = tempfile::tempdir().unwrap();
         let pages = folder.path().join("man1");

@@ -37,7 +37,7 @@ use base::{ByteReader, KEY_BYTES_MAX, Timestamp};
 use bytes::Bytes;
 use std::collections::BTreeSet;
 use std::io;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 
 mod fuzz;
@@ -56,6 +56,8 @@ const MAGIC: [u8; 8] = *b"kvormani";
 const VERSION: u32 = 3;
 /// The oldest version that is read.
 const VERSION_MIN: u32 = 2;
+/// The versions of the format of `MANIFEST` that this release reads; it writes the last one.
+pub const MANIFEST_VERSIONS: RangeInclusive<u32> = VERSION_MIN..=VERSION;
 const TABLE_BYTES: usize = 1 + 8 + 8;
 const END_OF_KEYS: u16 = u16::MAX;
 const CHECKSUM_BYTES: usize = 4;
@@ -223,7 +225,7 @@ impl Manifest {
         }
         let truncated = || corrupt(content.len(), "the manifest is too short".to_owned());
         let version = reader.u32().ok_or_else(truncated)?;
-        if !(VERSION_MIN..=VERSION).contains(&version) {
+        if !MANIFEST_VERSIONS.contains(&version) {
             return Err(Error::Invalid(format!(
                 "{} has format version {version}; this release reads versions {VERSION_MIN} to \
                  {VERSION}",

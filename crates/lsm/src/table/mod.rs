@@ -52,6 +52,7 @@ mod writer;
 
 pub(crate) use cursor::TableCursor;
 pub(crate) use filter::KeyHash;
+pub use format::TABLE_VERSIONS;
 pub use fuzz::{fuzz_block, fuzz_footer, fuzz_table};
 pub(crate) use reader::Table;
 pub use scan_ahead::ScanAhead;

@@ -82,6 +82,7 @@ mod tests;
 
 pub(crate) use free_segments::FreeSegments;
 pub use fuzz::fuzz_segment;
+pub use group::LOG_VERSIONS;
 pub(crate) use group::SegmentFormat;
 pub use pending_sync::PendingSync;
 pub(crate) use segment_bytes::SegmentBytes;

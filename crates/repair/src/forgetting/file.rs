@@ -21,6 +21,7 @@ use lsm::checked_file::{self, FileKind};
 use lsm::disk::{read_small_file, replace_file};
 use lsm::{Disk, Error};
 use replica::SharedBounds;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 const FILE: &str = "FORGET";
@@ -30,10 +31,12 @@ const VERSION_WITHOUT_SURPLUS: u32 = 1;
 const VERSION_WITHOUT_DISTURBED: u32 = 2;
 /// The version before stores were sealed.
 const VERSION_WITHOUT_SEALED: u32 = 3;
+/// The versions of the format of `FORGET` that this release reads; it writes the last one.
+pub const FORGET_VERSIONS: RangeInclusive<u32> = VERSION_WITHOUT_SURPLUS..=4;
 const KIND: FileKind = FileKind {
     name: FILE,
     magic: *b"kvorumfg",
-    versions: VERSION_WITHOUT_SURPLUS..=4,
+    versions: FORGET_VERSIONS,
 };
 /// The longest file that is read: several times the size.
 const FILE_BYTES_MAX: u64 = 4 << 10;

@@ -28,8 +28,8 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub use file::ForgetFile;
 pub use file::fuzz_forget;
+pub use file::{FORGET_VERSIONS, ForgetFile};
 pub use mends::MendRules;
 pub use status::{ForgettingStatus, HeldBack};
 

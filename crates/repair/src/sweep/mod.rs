@@ -69,7 +69,7 @@ mod tests;
 #[cfg(test)]
 mod tests_behind_bounds;
 
-pub use journal::JournalEnvironment;
+pub use journal::{JournalEnvironment, SWEEP_VERSIONS};
 
 pub use driver::PassReport;
 pub use journal::fuzz_sweep;

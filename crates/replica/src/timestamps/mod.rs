@@ -38,7 +38,7 @@ mod vouching;
 #[cfg(test)]
 mod tests;
 
-pub use bound_file::fuzz_timestamp_bound;
+pub use bound_file::{TIMESTAMP_BOUND_VERSIONS, fuzz_timestamp_bound};
 pub use pending::AllocatedTimestamp;
 pub use refusal::NoTimestamp;
 pub use status::TimestampStatus;

@@ -272,7 +272,7 @@ fn a_limit_of_open_files_that_leaves_no_room_ends_a_start_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = serve_within("ulimit -n 40", free_port(), &folder.path().join("data"));
     let end = Process::spawn(&mut command).end();
-    assert_eq!(end.code, Some(1), "{end:?}");
+    assert_eq!(end.code, Some(2), "{end:?}");
     for word in ["limit of open files is 40", "ulimit -n"] {
         assert!(end.line().contains(word), "{end:?}");
     }

@@ -41,6 +41,7 @@ fn main() -> ExitCode {
     let _last_words = stderr::LastWords;
     resources::use_small_pages();
     profile::survive_file_size_limit();
+    profile::look_up_hosts_without_modules();
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let environment = std::env::vars_os();
     let parsed = layers::parse::<Cli>(&arguments, environment, &files::read);

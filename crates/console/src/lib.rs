@@ -20,7 +20,8 @@
 //! - [`POLICY`] allows scripts, styles and connections only from the node that served the
 //!   page, and none within the markup.
 //! - The token of the reader stays in a variable of the module: no storage, no cookie.
-//!   The tab keeps, for a reload, only the token of a supervisor and the score of the tour.
+//!   The tab keeps, for a reload, only the token of a supervisor, and the score and the
+//!   explanation of the tour.
 //! - A token of a supervisor in the address (`#dev=`) counts only on [`supervisor_page`]: a
 //!   node is not to be taken for one because a link says so.
 

@@ -20,6 +20,19 @@ function leadOf(status) {
   return h("p", { class: isEnough ? "lead" : "lead bad" }, `${nodes},${need}${then}`);
 }
 
+/** The nodes that the others do not reach and still take for up, as the supervisor knows. */
+function unnoticed(seen) {
+  return seen.cluster.filter(({ name, state: what }) =>
+    what === "up" ? isUnreachable(name) : what === "this node" && isAway(name),
+  );
+}
+
+/** What stands in its place until they notice. */
+function unnoticedLead(members) {
+  const words = members.map(({ name }) => `${name} (${doneTo(name)[1]})`);
+  return h("p", { class: "lead" }, `${listed(words)} ${words.length === 1 ? "is" : "are"} away, and the others have not noticed yet.`);
+}
+
 /** What stands in its place while nobody answers. */
 function oldLead(since) {
   return h("p", { class: "lead bad" }, `How the cluster is now is not known: what you see is of ${timeOf(since)}.`);
@@ -28,9 +41,11 @@ function oldLead(since) {
 /** The list of what needs attention, as a node says of all of them. */
 function adviceList({ advice, adviceFailure }) {
   if (adviceFailure)
-    return h("p", { class: "note" }, `What needs attention is not known: ${adviceFailure.message}.`);
-  if (!advice) return h("p", { class: "note" }, "Asking all nodes …");
-  const isCalm = advice.every((item) => item.severity === "note");
+    return h("p", { class: "calm" }, `What needs attention is not known: ${adviceFailure.message}.`);
+  const isCalm = advice?.every((item) => item.severity === "note");
+  // Nobody has missed yet what the reader broke.
+  if (!advice || (isCalm && state.devNodes.some(({ name }) => isUnreachable(name))))
+    return h("p", { class: "calm" }, "Asking all nodes …");
   const notes = advice.length === 1 ? "one note" : counted(advice.length, "note");
   const calm = advice.length === 0 ? "Nothing needs attention." : `Nothing needs attention now; ${notes}:`;
   return [

@@ -46,6 +46,12 @@ const state = {
   devNodes: [],
 };
 
+/** The name of the node that answers, or that should. */
+function servedName() {
+  const chosen = state.devNodes.find(({ number }) => number === dev?.node);
+  return chosen?.name ?? state.status?.name ?? location.host;
+}
+
 /** The time of the node's clock, in milliseconds since 1970. */
 function nodeNow() {
   return state.status ? state.status.clock.unix_ms + Date.now() - state.statusAt : Date.now();

@@ -79,23 +79,22 @@ function timeOf(unixMs) {
 function goneBar(lookThrough) {
   const element = h("div", { class: "gone", role: "alert", hidden: true });
   let drawn = "";
-  const through = ({ name, url }, number) =>
+  const through = ({ name, url, number }) =>
     dev
       ? h("button", { type: "button", onclick: () => lookThrough(number) }, `Look through ${name}`)
       : h("a", { class: "button", href: url, rel: "noreferrer" }, h("b", {}, name), ` ${url}`);
   return {
     element,
-    update({ status, statusAt, failure }) {
-      const now = failure ? `${statusAt} ${failure.message} ${status?.name} ${dev?.node}` : "";
+    update({ status, statusAt, failure, devNodes }) {
+      const name = servedName();
+      const now = failure ? `${statusAt} ${failure.message} ${name} ${devNodes.length}` : "";
       if (now === drawn) return;
       drawn = now;
       element.hidden = failure === null;
       if (!failure) return void element.replaceChildren();
-      const name = status?.name ?? location.host;
       const since = statusAt > 0 ? ` has not answered since ${timeOf(statusAt)}` : " does not answer";
       const isAllGone = dev && failure.status === 0;
-      const others = (status?.cluster ?? []).map((member, index) => [member, index + 1]);
-      const links = others.filter(([member]) => member.name !== status.name);
+      const links = (dev ? devNodes : (status?.cluster ?? [])).filter((node) => node.name !== name);
       if (isRefused(failure)) return void replace(element, h("p", {}, TOKEN_REMEDY));
       replace(
         element,
@@ -106,7 +105,7 @@ function goneBar(lookThrough) {
             ? "kvorum dev does not answer. Start it again, and open the address that it prints."
             : [h("b", {}, name), `, which serves this page,${since}. `, statusAt > 0 ? "What you see of it is from then. " : "", dev ? "" : runbookLink("A node is down or silent")],
         ),
-        isAllGone || links.length === 0 ? null : h("p", { class: "row" }, links.map(([member, number]) => through(member, number))),
+        isAllGone || links.length === 0 ? null : h("p", { class: "row" }, links.map(through)),
       );
     },
   };

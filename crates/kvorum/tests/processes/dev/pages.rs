@@ -234,11 +234,20 @@ fn a_silent_node_is_shown_by_the_others_and_another_one_can_be_looked_through() 
         seen.browser.evaluate("document.querySelector('.calm')"),
         json!(null)
     );
+    // A page that opens now knows the same from the supervisor.
+    seen.browser.evaluate("globalThis.isOld = true");
+    seen.browser.call("Page.reload", &json!({}));
+    seen.browser.wait_for("globalThis.isOld === undefined");
+    seen.browser
+        .wait_for_text(".gone", "node-1, which serves this page, does not answer");
     seen.browser.click(".gone button");
     seen.browser
         .wait_for("document.querySelector('.gone').hidden");
     seen.browser
         .wait_for_text(".part-nodes h2", "as node-2 sees them");
+    seen.browser.evaluate(&format!(
+        "document.querySelector('{gone}').dispatchEvent(new Event('click'))"
+    ));
     seen.browser.click("[data-focus='node-1 stop']");
     seen.browser.wait_for_text(".lead", "All 3 nodes are up");
     seen.browser.wait_for(&told(3));

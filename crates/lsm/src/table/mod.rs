@@ -34,6 +34,7 @@
 //! the first block whose last key is at or above the wanted key holds the key's
 //! first record, if the table has one, and a get reads exactly one data block.
 
+mod ahead;
 mod block;
 mod cursor;
 mod damage;
@@ -42,10 +43,8 @@ mod filter;
 mod format;
 mod fuzz;
 mod opening;
-mod read_ahead;
 mod reader;
 mod record;
-mod scan_ahead;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -55,7 +54,7 @@ pub(crate) use filter::KeyHash;
 pub use format::TABLE_VERSIONS;
 pub use fuzz::{fuzz_block, fuzz_footer, fuzz_table};
 pub(crate) use reader::Table;
-pub use scan_ahead::ScanAhead;
+pub use ahead::ScanAhead;
 pub(crate) use writer::TableWriter;
 
 use crate::error::Error;

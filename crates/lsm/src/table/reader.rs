@@ -9,7 +9,7 @@ use super::damage::DamageState;
 use super::filter::pinned::PinnedFilter;
 use super::filter::{FilterShape, KeyHash};
 use super::format::{FOOTER_BYTES, Footer, TableProperties};
-use super::read_ahead::ReadAhead;
+use super::ahead::ReadAhead;
 use super::record::{DataBlock, RecordBody};
 use super::{DiskAccess, Interrupt, Purpose};
 use crate::cache::{Block, BlockCache, CountsStripe};

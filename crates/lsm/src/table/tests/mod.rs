@@ -7,7 +7,7 @@ use super::block::writer::BlockWriter;
 use super::block::{BlockBuilder, BlockCursor};
 use super::format::FOOTER_BYTES;
 use super::format::{TableProperties, VERSION};
-use super::read_ahead::ReadAhead;
+use super::ahead::ReadAhead;
 use super::record::{DataBlock, RecordBody};
 use super::*;
 use crate::cache::{BlockCache, ReadCounts};

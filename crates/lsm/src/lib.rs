@@ -89,9 +89,10 @@ extern crate self as lsm;
 pub use disk::checked_file;
 pub use disk::{Disk, DiskFile, RealDisk};
 pub use engine::{
-    Acknowledged, Admission, Applied, Barrier, DamageMark, Engine, Ingest, Ingested, LateSource,
-    LeastTimestamps, LevelStatistics, Lookup, Outbox, Outcome, PendingCheck, RecoveryReport, Scan,
-    Statistics, SyncTimeStatistics, WholeCompaction,
+    Acknowledged, Admission, Applied, Barrier, CopiesPage, DamageMark, Engine, Ingest, Ingested,
+    LateSource, LeastTimestamps, LevelStatistics, Lookup, Outbox, Outcome, PendingCheck,
+    RecoveryReport, Scan, SetAsideKeys, SetAsideStatus, Statistics, SyncTimeStatistics,
+    WholeCompaction,
 };
 pub use error::Error;
 pub use executor::{Executor, Job, JobClass, JobQueue};

@@ -45,16 +45,17 @@ mod fuzz;
 mod opening;
 mod reader;
 mod record;
+mod set_aside;
 #[cfg(test)]
 mod tests;
 mod writer;
 
+pub use ahead::ScanAhead;
 pub(crate) use cursor::TableCursor;
 pub(crate) use filter::KeyHash;
 pub use format::TABLE_VERSIONS;
 pub use fuzz::{fuzz_block, fuzz_footer, fuzz_table};
 pub(crate) use reader::Table;
-pub use ahead::ScanAhead;
 pub(crate) use writer::TableWriter;
 
 use crate::error::Error;

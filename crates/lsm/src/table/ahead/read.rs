@@ -9,8 +9,8 @@
 //! A walk that nobody waits for, over a table that the system hardly has in its memory, reads
 //! past that memory: what it reads is seldom read again.
 
-use crate::table::block::frame::{Handle, zeros};
 use crate::disk::{DirectReader, DiskFile};
+use crate::table::block::frame::{Handle, zeros};
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -63,7 +63,7 @@ impl Problem {
         }
     }
 
-    /// The problem in a body; nothing in it is known if the body is none.
+    /// The problem in a body. If the body is not a problem document, all fields are empty.
     #[must_use]
     pub fn parse(body: &[u8]) -> Self {
         serde_json::from_slice(body).unwrap_or_default()

@@ -23,7 +23,7 @@ pub struct Status {
     /// The replica state of this node's store.
     #[schemars(extend("enum" = ["starting", "voter", "forced_voter", "learner"]))]
     pub replica_state: String,
-    /// Why the last full repair has not filled this node's store; left out unless one has ended
+    /// Why the last full repair has not rebuilt this node's store; left out unless one has ended
     /// and the store is still a learner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub learner_because: Option<String>,
@@ -64,7 +64,7 @@ pub struct MayBeLost {
     pub since_full_repair: u64,
     /// Whether there may be more, because this node does not know all of it.
     pub incomplete: bool,
-    /// Whether all of the stores have been filled since.
+    /// Whether all of the stores have been rebuilt since.
     pub filled: bool,
     /// The same for people.
     pub text: String,

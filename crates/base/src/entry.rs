@@ -58,8 +58,8 @@ const INLINE_BYTES_MAX: usize = 4096;
 
 /// One version of a key: a put or a delete writes it, a get returns it.
 ///
-/// An entry is one allocation with all of it, so that a search that ends at a pointer to it
-/// waits for memory once, and so that it does not keep a network buffer or a table's block
+/// An entry is one allocation with all of it. So a search that ends at a pointer to an entry
+/// waits for memory once, and an entry keeps neither a network buffer nor a table's block
 /// alive. Clones share it. The exception is an entry of more than 4 KiB: its key and value
 /// are in an allocation of their own, which [`Entry::from_data`] takes over without a copy;
 /// if the value fills a block alone, the entry may keep the block, which has hardly any other
@@ -94,7 +94,7 @@ impl Entry {
 
     /// A version that holds a value. `data` has the key, of `key_bytes` bytes, and behind
     /// it the value. The entry keeps a long `data`, so that it is not copied again.
-    /// A `key_bytes` beyond the end of `data` stands for all of it.
+    /// If `key_bytes` is more than `data` has, all of `data` is the key.
     #[must_use]
     pub fn value_in(
         data: Vec<u8>,
@@ -258,8 +258,9 @@ impl Entry {
         ThinArc::strong_count(&self.0) > 1
     }
 
-    /// Reads from the entry's memory, and does not wait for what it reads. A caller that is
-    /// about to use several entries does this with all of them first, and so waits once.
+    /// Begins to load the entry's memory into the processor's cache, without waiting for it. A
+    /// caller that is about to use several entries prefetches all of them first, and so waits
+    /// once.
     #[inline]
     pub fn prefetch(&self) {
         black_box(ThinArc::strong_count(&self.0));

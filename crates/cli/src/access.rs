@@ -26,19 +26,20 @@ pub const CLIENT_VARIABLES: [&str; 4] = [
     TOKEN_FILE_VARIABLE,
 ];
 
-/// Where the file of authorities is named, unless `--ca` names one.
+/// The variable that names the file of authorities, unless `--ca` names one.
 const CA_VARIABLE: &str = "KVORUM_CA";
 
-/// Where the context is named, unless `--context` names one.
+/// The variable that names the context, unless `--context` names one.
 const CONTEXT_VARIABLE: &str = "KVORUM_CONTEXT";
 
-/// Where the token stands, unless `--token-file` names a file.
+/// The variable that has the token, unless `--token-file` names a file.
 const TOKEN_VARIABLE: &str = "KVORUM_TOKEN";
 
-/// Where the file of the token is named, unless `--token-file` or [`TOKEN_VARIABLE`] comes first.
+/// The variable that names the file of the token, unless `--token-file` or [`TOKEN_VARIABLE`] is
+/// given.
 const TOKEN_FILE_VARIABLE: &str = "KVORUM_TOKEN_FILE";
 
-/// Where the nodes are named, with commas, unless `--url` names them.
+/// The variable that names the nodes, with commas, unless `--url` names them.
 const URL_VARIABLE: &str = "KVORUM_URL";
 
 /// The node that is asked if none is named.
@@ -51,8 +52,8 @@ fn variable(name: &str) -> Option<OsString> {
 
 /// The options of all commands that speak with nodes.
 ///
-/// A context is whole: where one is used, the environment says nothing of whom to trust or which
-/// token to show, and the command line alone replaces a part of it. Where `--url` names the nodes, a
+/// A context is whole: if one is used, the variables for authorities and tokens are not read, and
+/// only the command line can replace a part of the context. If `--url` names the nodes, a
 /// context is used only if `--context` names it, too. So a token goes to no cluster but its own.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Access")]
@@ -94,8 +95,9 @@ pub struct TrustOptions {
 /// What the options say.
 pub struct Access {
     trust: Trust,
-    /// Made for the first node by https, because it takes time to read all authorities. All
-    /// nodes share it, so that each can resume the sessions of the connections before.
+    /// Made only when the first `https://` node needs it, because it takes time to read all
+    /// authorities. All nodes share it, so that later connections can resume the sessions of
+    /// earlier ones.
     config: OnceLock<Arc<ClientConfig>>,
     token: Option<Token>,
     token_in_clear: bool,
@@ -108,11 +110,10 @@ struct Trust {
 }
 
 impl AccessOptions {
-    /// The nodes to ask, of which there is at least one, and how to reach them. `given` are those of
-    /// `--url`.
+    /// The nodes to ask, at least one, and how to reach them. `given` are the nodes of `--url`.
     ///
     /// # Errors
-    /// A context that does not exist; a URL in it or in the environment that is none; a file that
+    /// A context that does not exist; an invalid URL in it or in the environment; a file that
     /// cannot be read or has something else in it; a token that no node gives out; `--ca` without a
     /// node by `https://`.
     pub fn reach(&self, given: &[NodeUrl]) -> Result<(Vec<NodeUrl>, Access), Failure> {

@@ -1,11 +1,14 @@
 //! Files with a secret in their first line, which only their owner may use.
 
 use crate::files::ReadFile;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 /// The permission bits of a file's group and of others.
 const MODE_OF_OTHERS: u32 = 0o077;
+
+/// The same without the bit by which the group reads.
+const MODE_BUT_GROUP_READS: u32 = 0o037;
 
 /// The first line of a file, without the white space around it. The other lines are for
 /// people.
@@ -26,6 +29,13 @@ pub fn read(file: &Path, read_file: ReadFile<'_>) -> Result<String, String> {
     read_file(file).map_err(|error| format!("cannot read {}: {error}", file.display()))
 }
 
+/// Whether nobody but the owner of a file knows what is in it. A file of root may be read by its
+/// group: so a service reads secrets that it cannot change, as those of Kubernetes.
+fn is_private(mode: u32, owner: u32) -> bool {
+    let is_of_root = owner == 0;
+    mode & MODE_OF_OTHERS == 0 || is_of_root && mode & MODE_BUT_GROUP_READS == 0
+}
+
 /// Refuses a file that others than its owner may use, because others may know
 /// the secret, and what is no file, because reading a pipe would block. A missing file is
 /// reported when it is read.
@@ -37,7 +47,7 @@ fn check_owner_only(file: &Path) -> Result<(), String> {
         return Err(format!("{} is not a file: name one", file.display()));
     }
     let mode = metadata.permissions().mode() & 0o777;
-    if mode & MODE_OF_OTHERS == 0 {
+    if is_private(mode, metadata.uid()) {
         return Ok(());
     }
     let name = file.display();
@@ -66,7 +76,6 @@ mod tests {
             (0o600, true),
             (0o400, true),
             (0o644, false),
-            (0o640, false),
             (0o604, false),
             (0o620, false),
         ] {
@@ -80,6 +89,21 @@ mod tests {
                 }
             }
             assert_eq!(read().is_ok(), is_secret, "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn only_a_file_of_root_may_be_read_by_its_group() {
+        for (mode, owner, expected) in [
+            (0o600, 0, true),
+            (0o640, 0, true),
+            (0o440, 0, true),
+            (0o640, 1000, false),
+            (0o660, 0, false),
+            (0o644, 0, false),
+            (0o650, 0, false),
+        ] {
+            assert_eq!(is_private(mode, owner), expected, "{mode:o} of {owner}");
         }
     }
 }

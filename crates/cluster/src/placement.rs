@@ -119,7 +119,7 @@ impl Placement {
                     _ => continue,
                 }
             }
-            // Few rise, and most of them not far.
+            // Few nodes get here, and most of them stay near the end of the list.
             let mut place = leaders.len() - 1;
             while place > 0 && leaders[place] > leaders[place - 1] {
                 leaders.swap(place, place - 1);

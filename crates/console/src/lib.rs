@@ -9,12 +9,19 @@
 //! uses those before it; `console.js` comes last and starts it. There is no other build
 //! step. They share one scope, so a name exists once.
 //!
+//! # Why it polls
+//! A stream of events or a long poll would cost a node as much: what takes time is to compute and
+//! write the figures, which change each time. It would also hold a connection for each reader,
+//! and would need rules of its own for tokens that are revoked, for a node that stops and for the
+//! limit of connections.
+//!
 //! # What keeps a stored value from becoming a script
 //! - All text is set as text: no file uses `innerHTML` or its like, which a test checks.
 //! - [`POLICY`] allows scripts, styles and connections only from the node that served the
 //!   page, and none within the markup.
 //! - The token of the reader stays in a variable of the module: no storage, no cookie.
-//!   The tab keeps, for a reload, only the token of a supervisor and the score of the tour.
+//!   The tab keeps, for a reload, only the token of a supervisor, and the score and the
+//!   explanation of the tour.
 //! - A token of a supervisor in the address (`#dev=`) counts only on [`supervisor_page`]: a
 //!   node is not to be taken for one because a link says so.
 

@@ -1,5 +1,6 @@
 //! The commands of the program.
 
+use crate::about::AboutCommand;
 use crate::admin::AdminOptions;
 use crate::context::{self, ContextCommand};
 use crate::dev::DevOptions;
@@ -42,6 +43,9 @@ pub(crate) enum Command {
     /// Record where a running node spends its time or memory, as a flame graph
     #[command(allow_negative_numbers = true)]
     Profile(ProfileOptions),
+    /// Says something of the program.
+    #[command(flatten)]
+    About(AboutCommand),
 }
 
 #[cfg(test)]
@@ -65,7 +69,16 @@ mod tests {
             "token-file",
             "token-in-clear",
         ];
-        const WITHOUT_NODES: [&str; 5] = ["serve", "dev", "token", "context", "help"];
+        const WITHOUT_NODES: [&str; 8] = [
+            "serve",
+            "dev",
+            "token",
+            "context",
+            "version",
+            "completions",
+            "man",
+            "help",
+        ];
         fn check(command: &clap::Command) {
             let name = command.get_name();
             if WITHOUT_NODES.contains(&name) {

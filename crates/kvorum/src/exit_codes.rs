@@ -22,6 +22,21 @@ const OF_ENTITY_COMMANDS: [Meaning; 6] = [
     DENIED,
 ];
 
+/// The codes of `serve`, by which a supervisor knows whether to start the node again.
+const OF_SERVE: [Meaning; 3] = [
+    (0, "a signal stopped it in order"),
+    (
+        1,
+        "it failed: a restart may help, because an address or a folder was in use, or the system \
+         refused something",
+    ),
+    (
+        2,
+        "it refuses to start: a restart does not help before an option, a certificate or the data \
+         folder has changed",
+    ),
+];
+
 /// The command with the exit codes in the help of it and of all below it.
 pub(crate) fn in_help(command: Command) -> Command {
     exit_codes::in_help(command, &codes_of)
@@ -35,6 +50,7 @@ fn codes_of(command: &str) -> String {
             of_entities(&format!("Exit codes of {}", ENTITY_COMMANDS.join(", "))),
             section("Exit codes of the others", &OF_MOST)
         ),
+        "serve" => section("Exit codes", &OF_SERVE),
         name if ENTITY_COMMANDS.contains(&name) => of_entities("Exit codes"),
         _ => section("Exit codes", &OF_MOST),
     }
@@ -49,7 +65,7 @@ mod tests {
     #[test]
     fn the_documents_have_the_same_tables() {
         let page = include_str!("../../../docs/reference/command-line.md");
-        for meanings in [&OF_ENTITY_COMMANDS[..], &OF_MOST] {
+        for meanings in [&OF_ENTITY_COMMANDS[..], &OF_SERVE, &OF_MOST] {
             let table = exit_codes::table(meanings);
             assert!(
                 page.contains(&table),
@@ -63,7 +79,8 @@ mod tests {
         fn check(mut command: Command) {
             let help = command.render_long_help().to_string();
             let name = command.get_name();
-            for code in ["0", "1", "2", "5"] {
+            let asks_nodes = name != "serve";
+            for code in ["0", "1", "2"].into_iter().chain(asks_nodes.then_some("5")) {
                 assert!(help.contains(&format!("\n  {code}  ")), "{name}: {help}");
             }
             let tells_apart = ENTITY_COMMANDS.contains(&name) || name == "kvorum";

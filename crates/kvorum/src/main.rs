@@ -4,12 +4,13 @@
 //! environment and a file. [`serve`] runs a node, [`dev`] a local cluster of child processes,
 //! [`entities`] reads and writes entities, [`profiling`] records a profile of a running node, and
 //! [`admin`] shows a running cluster and starts repairs and compactions. [`context`] saves how to
-//! reach a cluster.
+//! reach a cluster. [`about`] tells the version, and makes what packages ship.
 //!
 //! [`exit_codes`] says what the exit codes mean. Each failure is one line on stderr, and text from
 //! nodes is escaped when lines are written ([`text`]). These commands and those of `kvorum-lab`
 //! share the crate [`cli`].
 
+mod about;
 mod admin;
 mod commands;
 mod context;
@@ -24,6 +25,7 @@ mod resources;
 mod serve;
 mod stderr;
 
+use clap::CommandFactory;
 use cli::{access, failure, files, private_file, signals, text, threads, values};
 use commands::{Cli, Command};
 use layers::EarlyExit;
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
     let _last_words = stderr::LastWords;
     resources::use_small_pages();
     profile::survive_file_size_limit();
+    profile::look_up_hosts_without_modules();
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let environment = std::env::vars_os();
     let parsed = layers::parse::<Cli>(&arguments, environment, &files::read);
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Command::Admin(options) => Ok(admin::run(options)?),
         Command::Context(command) => Ok(context::run(command)?),
         Command::Profile(options) => Ok(profiling::run(options)?),
+        Command::About(command) => Ok(about::run(command, exit_codes::in_help(Cli::command()))?),
     });
     match ended {
         Ok(()) => ExitCode::SUCCESS,

@@ -89,16 +89,17 @@ extern crate self as lsm;
 pub use disk::checked_file;
 pub use disk::{Disk, DiskFile, RealDisk};
 pub use engine::{
-    Acknowledged, Admission, Applied, Barrier, DamageMark, Engine, Ingest, Ingested, LateSource,
-    LeastTimestamps, LevelStatistics, Lookup, Outbox, Outcome, PendingCheck, RecoveryReport, Scan,
-    SetAsideKeys, Statistics, SyncTimeStatistics, WholeCompaction,
+    Acknowledged, Admission, Applied, Barrier, CopiesPage, DamageMark, Engine, Ingest, Ingested,
+    LateSource, LeastTimestamps, LevelStatistics, Lookup, Outbox, Outcome, PendingCheck,
+    RecoveryReport, Scan, SetAsideKeys, SetAsideStatus, Statistics, SyncTimeStatistics,
+    WholeCompaction,
 };
 pub use error::Error;
 pub use executor::{Executor, Job, JobClass, JobQueue};
-pub use manifest::holds_store;
+pub use manifest::{MANIFEST_VERSIONS, holds_store};
 pub use options::{
     Compression, Durability, Environment, ExpiredBefore, GcThreshold, IsNonOwned, NonOwned,
     Options, RestAfter,
 };
-pub use table::ScanAhead;
-pub use wal::{PendingSync, SegmentFile, SegmentFolder, SegmentOwner, SegmentWriter};
+pub use table::{ScanAhead, TABLE_VERSIONS};
+pub use wal::{LOG_VERSIONS, PendingSync, SegmentFile, SegmentFolder, SegmentOwner, SegmentWriter};

@@ -37,14 +37,17 @@ use lsm::checked_file::{self, FileKind};
 use lsm::disk::{read_small_file, replace_file};
 use lsm::{Disk, Error};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 const FILE: &str = "CLUSTER";
 const KIND: FileKind = FileKind {
     name: FILE,
     magic: *b"kvorumcl",
-    versions: VERSION_WITHOUT_COUNTS..=5,
+    versions: CLUSTER_VERSIONS,
 };
+/// The versions of the format of `CLUSTER` that this release reads; it writes the last one.
+pub const CLUSTER_VERSIONS: RangeInclusive<u32> = VERSION_WITHOUT_COUNTS..=5;
 const VERSION_WITHOUT_COUNTS: u32 = 3;
 const VERSION_WITHOUT_STARTS: u32 = 4;
 

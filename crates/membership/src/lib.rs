@@ -73,7 +73,7 @@ use cluster::repair::Token;
 use cluster::{
     Confirmation, Judgement, Members, NodeId, Remembered, ReplicaState, is_bygone, judge,
 };
-pub use cluster_file::fuzz_cluster;
+pub use cluster_file::{CLUSTER_VERSIONS, fuzz_cluster};
 use cluster_file::{ClusterFile, Run};
 use file_versions::OnDurable;
 use lsm::{Disk, Executor};

@@ -42,7 +42,7 @@ pub use coordinator::{
 };
 pub use membership::LossReport;
 pub use metrics_page::metric_families;
-pub use node::{Load, Node, OpenError, Seams, SeeTraced, TracedRequest};
+pub use node::{Format, Load, Node, OpenError, Seams, SeeTraced, TracedRequest, formats};
 pub use node_report::{ClientActivity, ExaminedNode, NodeSnapshot, SeeActivity, SeeStatus};
 pub use repair::session::{
     EndedSessions, LastEqual, OrderedRepair, RebuildProgress, RepairCounts, RepairStatus,

@@ -57,8 +57,8 @@ pub use link::{AnswerHandler, Link, LinkState, LinkStatus};
 pub use log_limiter::PeerLog;
 pub use protocol::Protocol;
 pub use protocol::{
-    CONTACT, EXAMINATION, GC_THRESHOLD, MANY, NegotiatedProtocol, PAGES, REBUILDS_OUTDATED,
-    REPLICA_STATE, REPORT, SAME, SESSIONS, TRACES,
+    CONTACT, EXAMINATION, FEATURES, GC_THRESHOLD, MANY, NegotiatedProtocol, PAGES,
+    REBUILDS_OUTDATED, REPLICA_STATE, REPORT, SAME, SESSIONS, TRACES,
 };
 pub use server::{Reply, RequestHandler, serve};
 pub use transport::{
@@ -98,8 +98,8 @@ pub enum PeerRequest {
         /// The version.
         entry: Entry,
     },
-    /// Store this version, with which a store has answered a read. A peer of an older
-    /// release is sent a write.
+    /// Store this version, with which a store has answered a read: a read-repair write. A peer
+    /// of an older release is sent a write.
     Repair {
         /// The GC threshold that the store has named.
         gc_threshold: Timestamp,

@@ -53,6 +53,21 @@ pub const EXAMINATION: u64 = 16384;
 /// its links to the dialler are up: frames of the kind `contact`.
 pub const CONTACT: u64 = 32768;
 
+/// The features of this build with the names that people read.
+pub const FEATURES: [(&str, u64); 11] = [
+    ("replica-state", REPLICA_STATE),
+    ("repair-sessions", SESSIONS),
+    ("heartbeat-reports", REPORT),
+    ("rebuild", REBUILDS_OUTDATED),
+    ("gc-threshold", GC_THRESHOLD),
+    ("many-writes", MANY),
+    ("scan-pages", PAGES),
+    ("traces", TRACES),
+    ("same-version", SAME),
+    ("node-reports", EXAMINATION),
+    ("contact", CONTACT),
+];
+
 /// What a build supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protocol {
@@ -78,17 +93,7 @@ impl Protocol {
     pub const OWN: Self = Self {
         least: 1,
         greatest: 1,
-        features: REPLICA_STATE
-            | SESSIONS
-            | REPORT
-            | REBUILDS_OUTDATED
-            | GC_THRESHOLD
-            | MANY
-            | PAGES
-            | TRACES
-            | SAME
-            | EXAMINATION
-            | CONTACT,
+        features: all_bits(&FEATURES),
     };
 
     /// What this build uses with another; `None` if they share no version.
@@ -100,6 +105,16 @@ impl Protocol {
             features: self.features & other.features,
         })
     }
+}
+
+/// The bits of all of these features.
+const fn all_bits(mut features: &[(&str, u64)]) -> u64 {
+    let mut bits = 0;
+    while let [(_, bit), rest @ ..] = features {
+        bits |= *bit;
+        features = rest;
+    }
+    bits
 }
 
 impl fmt::Display for Protocol {

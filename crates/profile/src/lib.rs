@@ -25,8 +25,8 @@
 //!
 //! All unsafe code of the project is in this crate: the allocator
 //! ([`Allocator`]), the signal handler (`cpu`), the signal that is ignored
-//! (`system/file_size_signal`), the stack walk (`stack`), and the clocks that std does not have
-//! (`system/time`).
+//! (`system/file_size_signal`), how a static program looks up hosts (`system/host_names`), the
+//! stack walk (`stack`), and the clocks that std does not have (`system/time`).
 
 mod allocator;
 mod cpu;
@@ -41,5 +41,8 @@ pub use allocator::Allocator;
 pub use recorder::ProfileKind;
 pub use recording::{Profile, Recording, RecordingError, SpanRecording};
 pub use spans::{STEPS, record_steps, records_spans, thread_parks, thread_wakes};
-pub use system::{ProcessorTime, ProcessorTimes, monotonic_ns, survive_file_size_limit};
+pub use system::{
+    ProcessorTime, ProcessorTimes, look_up_hosts_without_modules, monotonic_ns,
+    survive_file_size_limit,
+};
 pub use waits::{Stopwatch, WaitSite, Waiting, lock, read, write};

@@ -35,8 +35,8 @@ pub use config::{
     TrustConfig, bounds,
 };
 pub use logs::line_writer::{FLUSH_MAX, LeftOut, LineWriter, Output};
-pub use node::{ConfigError, NodeConfig, Seams, Secret, Secrets, before_abort};
-pub use peer::LinkFaults;
+pub use node::{ConfigError, Format, NodeConfig, Seams, Secret, Secrets, before_abort, formats};
+pub use peer::{FEATURES, LinkFaults};
 pub use server::{Extras, Server};
 pub use start_error::StartError;
 pub use tls::TlsFiles;

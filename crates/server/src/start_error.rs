@@ -39,11 +39,19 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// Whether a restart with the same options fails again: the data folder is that of a node or a
-    /// cluster that the options do not name.
+    /// Whether a restart fails again, until somebody changes the options, the files that they name
+    /// or the data folder.
     #[must_use]
-    pub fn is_of_options(&self) -> bool {
-        matches!(self, Self::Node(OpenError::Membership(_)))
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Config(_) | Self::Tls(_) | Self::OpenFiles(_) => true,
+            Self::Node(OpenError::Membership(_) | OpenError::NoStore(_)) => true,
+            Self::Node(OpenError::Store(error)) => {
+                matches!(error, lsm::Error::Corrupt { .. } | lsm::Error::Invalid(_))
+            }
+            // Another process may end, and the system may get well.
+            Self::Address { .. } | Self::System { .. } | Self::Node(OpenError::System(_)) => false,
+        }
     }
 }
 

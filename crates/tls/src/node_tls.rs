@@ -1,7 +1,7 @@
 //! What a node uses for TLS, made again when its files change.
 //!
-//! The files are read whole each time, because their times say less: a link that leads
-//! elsewhere, or a file that is put back, may be older than what it replaces. A program
+//! The files are read whole each time, because their times do not show every change: a link that
+//! leads elsewhere, or a file that is put back, may be older than what it replaces. A program
 //! that renews certificates may write one file after the other, so a change counts once
 //! two reads in a row have found the same, or at once when an operator asks.
 
@@ -110,14 +110,15 @@ impl NodeTls {
         })
     }
 
-    /// The side of a server, as it is now. A connection keeps what it began with.
+    /// The configuration for connections that this node accepts, as it is now. An open connection
+    /// keeps the one that it began with.
     #[must_use]
     pub fn server(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.in_force.load().server)
     }
 
-    /// The side of a client of other nodes, as it is now; `None` without authorities for
-    /// them.
+    /// The configuration for connections to other nodes, as it is now; `None` without
+    /// authorities for them.
     #[must_use]
     pub fn client(&self) -> Option<Arc<ClientConfig>> {
         self.in_force.load().client.clone()

@@ -101,8 +101,7 @@ impl<O: Copy + Ord, T> FairQuota<O, T> {
         number
     }
 
-    /// Adds a usage for which nothing has to be shed, to an owner that uses `each_max` at most
-    /// then.
+    /// Adds a usage without shedding another one. With it, its owner may use `each_max` at most.
     ///
     /// # Errors
     /// [`Refused`] if it is too much.
@@ -121,7 +120,7 @@ impl<O: Copy + Ord, T> FairQuota<O, T> {
         Ok(self.add(owner, amount, user))
     }
 
-    /// Lets a usage have `amount`, unless it has as much already. It keeps its age. Then
+    /// Raises a usage to `amount`, unless it has as much already. It keeps its age. Then
     /// [`FairQuota::shed_for`] is to be called.
     pub fn grow_to(&mut self, number: u64, amount: usize) {
         let Some(usage) = self.usages.get_mut(&number) else {

@@ -4,7 +4,7 @@
 //! ```text
 //! input --sections--> dispatch --parts--> shards --batches--> nodes
 //!                       |                 |
-//!                       +---- tracker <---+   which lines are done, and from where on not
+//!                       +---- tracker <---+   which lines are done, and how far all are
 //! ```
 //!
 //! - `input` reads lines and cuts them into sections, each with a part for each shard. A key

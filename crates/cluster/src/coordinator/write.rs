@@ -26,11 +26,11 @@
 //! no longer count.
 //!
 //! **Why no read returns both timestamps.** A replica that held something newer never acks the
-//! first timestamp. The second one is issued when fewer than `ack` replicas ack, so at least
-//! `from - ack + 1` do not, if all have answered. A read of this pair needs `ack` of those that do
-//! to return the first timestamp: see [`Read`](super::Read). This is certain only once every
-//! replica has answered. So when a replica held something newer, the write first waits for the
-//! others, until half of its time is over. If a replica stays silent, a running write may change
+//! first timestamp. The second one is issued when fewer than `ack` replicas ack the first. A read
+//! of this pair returns the first timestamp only if `ack` replicas acked it: see
+//! [`Read`](super::Read). So no read does, provided that every replica has answered. Therefore,
+//! when a replica held something newer, the write first waits for the others, until half of its
+//! time is over. If a replica stays silent, a running write may change
 //! its position among concurrent writes; once the write is acknowledged, its version stands.
 //!
 //! **Hints** are kept for the replicas that missed the write. The write is not sent to a replica

@@ -49,7 +49,7 @@ pub enum MergeStep {
     Tell(Entry),
     /// The next live entity, whose value this node has.
     Fetch(NodeId, PageItem),
-    /// The replicas of this key differ: a read that asks all of them says what is to be told.
+    /// The replicas of this key differ: a read that asks all of them finds what to return.
     Read(Vec<u8>),
     /// Many dead keys were passed over. There is more.
     PassedOver,
@@ -331,7 +331,7 @@ impl ScanMerge {
         if !newest?.entry.is_live(now_unix_ms) {
             return None;
         }
-        // Without a holder only a node has it that is no replica of the key.
+        // Without a holder, only a node that is no replica of the key has this version.
         let Some((node, item)) = holder.filter(|_| !differ) else {
             return read();
         };

@@ -54,7 +54,7 @@ function route() {
 
 /** Draws what the console knows. */
 function draw() {
-  const name = state.status?.name ?? location.host;
+  const name = servedName();
   document.title = `${state.failure ? "✕ " : ""}${page.view?.title ?? "Console"} · ${name} · Kvorum`;
   drawServed(state);
   gone.update(state);
@@ -64,7 +64,7 @@ function draw() {
 /** Says who serves the page, and how that node is. */
 function drawServed({ status, failure }) {
   const served = document.querySelector("header .served");
-  const name = status?.name ?? location.host;
+  const name = servedName();
   const text = failure
     ? isRefused(failure)
       ? "kvorum dev refuses this page"

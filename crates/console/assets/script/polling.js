@@ -46,6 +46,12 @@ const state = {
   devNodes: [],
 };
 
+/** The name of the node that answers, or that should. */
+function servedName() {
+  const chosen = state.devNodes.find(({ number }) => number === dev?.node);
+  return chosen?.name ?? state.status?.name ?? location.host;
+}
+
 /** The time of the node's clock, in milliseconds since 1970. */
 function nodeNow() {
   return state.status ? state.status.clock.unix_ms + Date.now() - state.statusAt : Date.now();
@@ -58,15 +64,22 @@ async function poll() {
     state.status = await askJson("/v0/status", { wait: POLL_MS_MAX });
     state.statusAt = Date.now();
     state.failure = null;
+    state.view = null;
   } catch (problem) {
     state.failure = problem;
   }
+  await pollDevNodes();
   // Pages that need to know the cluster begin with its first status.
   if (isFirst && state.status) {
     route();
     pollCluster();
     pollFigures();
   } else draw();
+}
+
+/** Asks the supervisor of a local cluster for its nodes: after a node, so that it knows no less. */
+async function pollDevNodes() {
+  if (dev) state.devNodes = await devNodes().catch(() => []);
 }
 
 /** The number of samples that a node has and the console has not. */
@@ -81,7 +94,6 @@ function missedOf(name) {
  */
 async function pollFigures() {
   if (!state.status || !["cluster", "node"].includes(page.name)) return;
-  if (dev) state.devNodes = await devNodes().catch(() => []);
   const told = (name) => async (reach) => {
     const [history, metrics] = await Promise.all([
       askJson(reach(`/v0/history?limit=${missedOf(name)}`), { wait: POLL_MS_MAX }),
@@ -119,7 +131,8 @@ async function pollCluster() {
   if (seen) state.round = round;
   state.advice = seen?.advice ?? state.advice;
   state.adviceFailure = seen ? null : answer;
-  state.view = isTold ? null : (other?.nodes.find(({ name }) => name === other.asked_by)?.status ?? null);
+  const isShown = state.failure !== null && seen;
+  state.view = isShown ? (seen.nodes.find(({ name }) => name === seen.asked_by)?.status ?? null) : null;
   draw();
 }
 

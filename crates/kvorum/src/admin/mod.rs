@@ -20,7 +20,7 @@ mod token;
 mod tombstone_gc;
 mod waiting;
 
-pub(crate) use target::{print_json, print_lines};
+pub(crate) use target::{print, print_json, print_lines};
 
 use crate::failure::Failure;
 use clap::{Args, Subcommand};

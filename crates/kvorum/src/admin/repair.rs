@@ -55,7 +55,7 @@ struct HeldBack {
     text: String,
 }
 
-/// Has a node drive a repair.
+/// Has a node coordinate a repair.
 ///
 /// # Errors
 /// The node cannot be reached, or refuses; or the repair did not find all nodes equal.

@@ -138,7 +138,7 @@ pub(super) struct Member {
     pub(super) url: String,
 }
 
-/// What is used of a status.
+/// The part of a status that is used.
 #[derive(Deserialize)]
 struct MembersPage {
     cluster: Vec<Member>,

@@ -72,7 +72,7 @@ pub(crate) fn print_lines(lines: impl IntoIterator<Item = impl AsRef<str>>) -> R
 }
 
 /// Writes to stdout.
-pub(super) fn print(text: &str) -> Result<(), Failure> {
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     stdout
         .write_all(text.as_bytes())

@@ -56,7 +56,11 @@ pub(super) struct SupervisedNode<'a> {
 enum ProcessState {
     Running(Box<NodeProcess>),
     /// It is restarted at this moment.
-    Pausing(Instant),
+    Pausing {
+        until: Instant,
+        /// Whether a command has killed it; otherwise it has ended by itself.
+        is_killed: bool,
+    },
     /// Down until a command starts it.
     Stopped,
 }
@@ -74,7 +78,10 @@ impl ProcessState {
                 let faults = process.faults.iter().map(|fault| fault.word());
                 std::iter::once(state).chain(faults).collect()
             }
-            Self::Pausing(_) => vec!["restarting"],
+            Self::Pausing {
+                is_killed: true, ..
+            } => vec!["killed"],
+            Self::Pausing { .. } => vec!["restarting"],
             Self::Stopped => vec!["stopped"],
         };
         words.join(" ")
@@ -200,7 +207,7 @@ impl<'a> SupervisedNode<'a> {
                 let end = process.end().await;
                 self.ended(&end)
             }
-            ProcessState::Pausing(_) | ProcessState::Stopped => std::future::pending().await,
+            ProcessState::Pausing { .. } | ProcessState::Stopped => std::future::pending().await,
         }
     }
 
@@ -223,7 +230,7 @@ impl<'a> SupervisedNode<'a> {
                     end = process.end() => SupervisorEvent::Ended(end),
                     Some(request) = self.requests.recv() => SupervisorEvent::Requested(request),
                 },
-                ProcessState::Pausing(until) => tokio::select! {
+                ProcessState::Pausing { until, .. } => tokio::select! {
                     () = tokio::time::sleep_until(*until) => SupervisorEvent::PauseOver,
                     Some(request) = self.requests.recv() => SupervisorEvent::Requested(request),
                 },
@@ -267,12 +274,15 @@ impl<'a> SupervisedNode<'a> {
         }
         self.restarts += 1;
         text::report_line(&format!("{end}; it restarts"));
-        self.pause();
+        self.pause(false);
         Ok(())
     }
 
-    fn pause(&mut self) {
-        self.state = ProcessState::Pausing(Instant::now() + RESTART_PAUSE);
+    fn pause(&mut self, is_killed: bool) {
+        self.state = ProcessState::Pausing {
+            until: Instant::now() + RESTART_PAUSE,
+            is_killed,
+        };
     }
 
     fn start(&mut self) -> Result<(), Failure> {
@@ -292,10 +302,10 @@ impl<'a> SupervisedNode<'a> {
                 self.restarts = 0;
                 let seconds = RESTART_PAUSE.as_secs();
                 let line = format!("{name} was killed; it restarts in {seconds} s");
-                self.pause();
+                self.pause(true);
                 Ok(line)
             }
-            (NodeAction::Kill, ProcessState::Pausing(_)) => {
+            (NodeAction::Kill, ProcessState::Pausing { .. }) => {
                 Err(format!("{name} is not running: it restarts in a moment"))
             }
             (NodeAction::Stop, ProcessState::Running(process)) => {
@@ -309,7 +319,7 @@ impl<'a> SupervisedNode<'a> {
                 self.state = ProcessState::Stopped;
                 Ok(line)
             }
-            (NodeAction::Stop, ProcessState::Pausing(_)) => {
+            (NodeAction::Stop, ProcessState::Pausing { .. }) => {
                 let line = format!("{name} stays stopped until 'kvorum dev start'");
                 self.state = ProcessState::Stopped;
                 Ok(line)
@@ -317,7 +327,7 @@ impl<'a> SupervisedNode<'a> {
             (NodeAction::Start, ProcessState::Running(_)) => {
                 Err(format!("{name} is already running"))
             }
-            (NodeAction::Start, ProcessState::Pausing(_) | ProcessState::Stopped) => {
+            (NodeAction::Start, ProcessState::Pausing { .. } | ProcessState::Stopped) => {
                 self.restarts = 0;
                 self.start().map_err(|failure| failure.line().to_owned())?;
                 self.wait_until_up().await
@@ -335,7 +345,7 @@ impl<'a> SupervisedNode<'a> {
             (NodeAction::Thaw, ProcessState::Running(_)) => Err(format!("{name} is not frozen")),
             (
                 NodeAction::Freeze | NodeAction::Thaw | NodeAction::Set(_) | NodeAction::Clear(_),
-                ProcessState::Pausing(_),
+                ProcessState::Pausing { .. },
             ) => Err(format!("{name} is not running: it restarts in a moment")),
             (NodeAction::Wipe, state) => {
                 if let ProcessState::Running(process) = state {

@@ -29,7 +29,7 @@ A line is {\"key\":…,\"value\":…} with key_base64 and value_base64 for bytes
 
 When a node does not answer, the export continues at another one. FILE appears once it is complete and matches the digests of the nodes; until then there is FILE.partial.";
 
-/// How many entities there are is known only about, so no more than this is done.
+/// The greatest share that is shown before the end, because the number of entities is an estimate.
 const SHARE_MAX: f64 = 0.99;
 
 /// The options of `export`.
@@ -174,7 +174,7 @@ async fn to_file(
 struct Shown {
     progress: Progress,
     entities: u64,
-    /// About how many there are, if that is known.
+    /// An estimate of how many there are, if there is one.
     all: Option<u64>,
 }
 

@@ -33,10 +33,10 @@ A line is {\"key\":…,\"value\":…} as 'kvorum export' and the API write it: k
 
 While an import runs, FILE.position records confirmed progress; it is deleted on success. After an interruption, --resume continues there: it stores some lines again, with the same content, and misses none. Name at least one of the nodes that were named before.";
 
-/// How many of the lines that are passed over are named.
+/// How many skipped lines are named at most.
 const NAMED_MAX: u64 = 20;
 
-/// After how long it is said that lines are sent again.
+/// After how long a line on stderr says that lines are sent again.
 pub(super) const WAITING_NAMED_AFTER: Duration = Duration::from_secs(3);
 
 /// How often that is said.

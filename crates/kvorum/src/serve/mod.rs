@@ -205,7 +205,7 @@ fn start(
             let option = format!("--{}", options::option_of(error.field));
             Failure::usage(error.problem).with_origin(&option)
         }
-        error if error.is_of_options() => Failure::usage(error.to_string()),
+        error if error.is_refusal() => Failure::usage(error.to_string()),
         error => Failure::failed(error.to_string()),
     })
 }

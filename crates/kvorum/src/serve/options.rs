@@ -112,7 +112,7 @@ pub(crate) struct ServeOptions {
     /// How often an incremental repair begins: the nodes compare what has changed since they last agreed, and send each other what is missing; off for never
     #[arg(long, value_parser = interval(bounds::REPAIR_INTERVAL), value_name = "INTERVAL", help_heading = "Cluster", default_value_t = IntervalOption(defaults().node.repair_interval))]
     pub(crate) repair_interval: IntervalOption,
-    /// How often a full repair begins: the nodes compare everything, and verify every stored block; off: only when a replica is rebuilt
+    /// How often a full repair begins: the nodes compare everything, and verify every stored block; off: only to rebuild a store
     #[arg(long, value_parser = interval(bounds::REPAIR_INTERVAL), value_name = "INTERVAL", help_heading = "Cluster", default_value_t = IntervalOption(defaults().node.full_repair_interval))]
     pub(crate) full_repair_interval: IntervalOption,
 

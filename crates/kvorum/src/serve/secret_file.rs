@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 /// Reads the secrets of a file: its first line, and its second one while the secret
 /// changes, without the white space around them. Empty lines after the first, and those
-/// that begin with `#`, are for people.
+/// that begin with `#`, are comments.
 ///
 /// # Errors
 /// A sentence that names the file and never its contents.
@@ -28,7 +28,7 @@ pub(crate) fn read(file: &Path, read_file: ReadFile<'_>) -> Result<Secrets, Stri
             };
             let hint = match number {
                 1 => "",
-                _ => ", or begin the line with # if it is for people",
+                _ => ", or begin the line with # if it is a comment",
             };
             format!("{which} {name} cannot be a secret: {}{hint}", error.problem)
         })?);

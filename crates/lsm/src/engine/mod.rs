@@ -54,7 +54,8 @@
 //! - `core`: wires the owners above together. Its `log` is the owner of the log;
 //! - `flush`, `compaction`: they move records down;
 //! - `store`: the core with flush and compaction, which all clones of an engine share;
-//! - `jobs`: the code of each job: `commit`, `backpressure`, `closing`; and the statistics;
+//! - `jobs`: the code of each job: `commit`, `backpressure`, `closing`; the statistics; and
+//!   `set_aside`: what takes versions out of the store, for its operator;
 //! - `scan`, `ingest`: a range of a snapshot; sorted entries that become tables;
 //! - `recovery`: opening a store.
 //!
@@ -86,9 +87,11 @@ pub use compaction::WholeCompaction;
 pub use counters::acknowledged::Acknowledged;
 pub use counters::sync_times::SyncTimeStatistics;
 pub use ingest::{Ingest, Ingested};
+pub use jobs::set_aside::{CopiesPage, SetAsideStatus};
 pub use jobs::statistics::{LevelStatistics, Statistics};
 pub use recovery::RecoveryReport;
 pub use scan::Scan;
+pub use table_set::SetAsideKeys;
 pub use table_set::changes::LeastTimestamps;
 pub use table_set::damage::DamageMark;
 pub use writes::admission::{Admission, Barrier, LateSource};
@@ -315,6 +318,46 @@ impl Engine {
         }
     }
 
+    /// Sets aside what the store holds of these keys below `below`: it is not part of the store
+    /// any more when this returns, and is kept for the operator. With [`SetAsideKeys::All`] the
+    /// store also refuses from now on ordinary writes below, and late ones that were admitted
+    /// under a lower GC threshold; the caller makes that durable. To repeat it changes nothing.
+    /// Blocks.
+    ///
+    /// # Errors
+    /// As [`Engine::flush`]. Nothing is set aside then, unless a failed sync leaves that unknown
+    /// until the next start.
+    pub fn set_aside(&self, below: Timestamp, keys: SetAsideKeys) -> Result<(), Error> {
+        self.inner.set_aside(below, keys)
+    }
+
+    /// Whether damage was noted of whose keys nothing was set aside yet. Reads nothing but
+    /// memory.
+    #[must_use]
+    pub fn has_damage_to_set_aside(&self) -> bool {
+        self.inner.has_damage_to_set_aside()
+    }
+
+    /// The copies that are set aside, from the key `start` on: of each key the newest, if it is a
+    /// value and the store holds nothing as new. They fit `bytes_max` bytes of keys and values,
+    /// unless it is a single one. A page may have none before the last. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Invalid`], [`Error::Io`]. Damaged parts of tables are passed
+    /// over.
+    pub fn copies_set_aside(&self, start: &[u8], bytes_max: usize) -> Result<CopiesPage, Error> {
+        self.inner.copies_set_aside(start, bytes_max)
+    }
+
+    /// Keeps no more what was set aside below a timestamp of `up_to` or less. Its files are
+    /// removed; what lies in live tables goes with the next compaction of each. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::Poisoned`], [`Error::Closed`], [`Error::Io`].
+    pub fn discard_set_aside(&self, up_to: Timestamp) -> Result<(), Error> {
+        self.inner.discard_set_aside(up_to)
+    }
+
     /// Starts a scan, as of now, of the keys from `start` up to, but without, `end`.
     /// With `None` it goes on to the last key.
     #[must_use]
@@ -484,22 +527,5 @@ impl Engine {
     /// start replays it.
     pub fn close(&self) -> Result<(), Error> {
         self.inner.close()
-    }
-}
-
-/// STUB
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum SetAsideKeys {
-    All,
-    Damaged,
-}
-#[allow(missing_docs, clippy::missing_errors_doc, clippy::unused_self)]
-impl Engine {
-    pub fn set_aside(&self, _below: Timestamp, _keys: SetAsideKeys) -> Result<(), Error> {
-        Ok(())
-    }
-    pub fn has_damage_to_set_aside(&self) -> bool {
-        false
     }
 }

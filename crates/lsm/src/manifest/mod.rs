@@ -15,8 +15,17 @@
 //! tables times:  | level | table id | file bytes |     then:  | damaged ranges |
 //!                |  u8   |   u64    |    u64     |            |      u32       |
 //!
-//! damaged ranges times: | table id | from byte | to byte | first key  | last key   |
-//!                       |   u64    |    u64    |   u64   | u16, bytes | u16, bytes |
+//! damaged ranges times: | table id | from byte | to byte | is set aside |
+//!                       |   u64    |    u64    |   u64   |      u8      |
+//!
+//!                       | first key  | last key   |     then:  | parts set aside |
+//!                       | u16, bytes | u16, bytes |            |       u32       |
+//!
+//! parts set aside times: | table id | file bytes | versions | below | is kept |
+//!                        |   u64    |    u64     |   u64    |  u64  |   u8    |
+//!
+//!                        | first key  | last key   |
+//!                        | u16, bytes | u16, bytes |
 //!
 //! at the end:  | crc32c |
 //!              |  u32   |
@@ -27,7 +36,8 @@
 //! The checksum covers everything before it. In every version the magic, the version
 //! and the checksum have the same offsets, so that a reader can distinguish a damaged
 //! file from one of a newer version. Version 2, which lacks the records before
-//! and the damaged ranges, is read as if there were none.
+//! and the damaged ranges, is read as if there were none. So is version 3, in which nothing is
+//! set aside.
 
 use crate::disk::{Disk, read_small_file, replace_file};
 use crate::error::Error;
@@ -35,16 +45,19 @@ use crate::table_id::TableId;
 use crate::waits::sites as wait_sites;
 use base::{ByteReader, KEY_BYTES_MAX, Timestamp};
 use bytes::Bytes;
+use set_aside::parts_set_aside;
 use std::collections::BTreeSet;
 use std::io;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 
 mod fuzz;
+mod set_aside;
 #[cfg(test)]
 mod tests;
 
 pub use fuzz::fuzz_manifest;
+pub(crate) use set_aside::{SetAsidePart, kept_tables};
 
 /// The number of levels that tables lie on.
 pub(crate) const LEVELS: usize = 7;
@@ -53,9 +66,11 @@ pub(crate) const LEVELS: usize = 7;
 pub(crate) const MANIFEST_FILE: &str = "MANIFEST";
 
 const MAGIC: [u8; 8] = *b"kvormani";
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 /// The oldest version that is read.
 const VERSION_MIN: u32 = 2;
+/// The versions of the format of `MANIFEST` that this release reads; it writes the last one.
+pub const MANIFEST_VERSIONS: RangeInclusive<u32> = VERSION_MIN..=VERSION;
 const TABLE_BYTES: usize = 1 + 8 + 8;
 const END_OF_KEYS: u16 = u16::MAX;
 const CHECKSUM_BYTES: usize = 4;
@@ -106,6 +121,8 @@ pub(crate) struct Manifest {
     pub(crate) tables: Vec<LiveTable>,
     /// The parts of live tables that are damaged.
     pub(crate) damaged: Vec<DamagedRange>,
+    /// What is set aside. A table whose part is kept has a file, even if it is not live.
+    pub(crate) set_aside: Vec<SetAsidePart>,
 }
 
 /// A table that is part of the store.
@@ -131,6 +148,8 @@ pub(crate) struct DamagedRange {
     pub(crate) first_key: Bytes,
     /// The last key; `None` for the end of the key space.
     pub(crate) last_key: Option<Bytes>,
+    /// Whether what the store held of these keys was set aside since this was noted.
+    pub(crate) is_set_aside: bool,
 }
 
 impl DamagedRange {
@@ -188,8 +207,13 @@ impl Manifest {
             bytes.extend_from_slice(&range.table.0.to_le_bytes());
             bytes.extend_from_slice(&range.bytes.start.to_le_bytes());
             bytes.extend_from_slice(&range.bytes.end.to_le_bytes());
+            bytes.push(u8::from(range.is_set_aside));
             put_key(&mut bytes, Some(&range.first_key));
             put_key(&mut bytes, range.last_key.as_ref());
+        }
+        bytes.extend_from_slice(&(self.set_aside.len() as u32).to_le_bytes());
+        for part in &self.set_aside {
+            part.put(&mut bytes);
         }
         let checksum = base::crc32c(&bytes);
         bytes.extend_from_slice(&checksum.to_le_bytes());
@@ -223,7 +247,7 @@ impl Manifest {
         }
         let truncated = || corrupt(content.len(), "the manifest is too short".to_owned());
         let version = reader.u32().ok_or_else(truncated)?;
-        if !(VERSION_MIN..=VERSION).contains(&version) {
+        if !MANIFEST_VERSIONS.contains(&version) {
             return Err(Error::Invalid(format!(
                 "{} has format version {version}; this release reads versions {VERSION_MIN} to \
                  {VERSION}",
@@ -290,10 +314,20 @@ impl Manifest {
         let offset = content.len() - reader.rest().len();
         let damaged = match version {
             VERSION_MIN => Some(Vec::new()),
-            _ => damaged_ranges(&mut reader, &tables),
+            _ => damaged_ranges(&mut reader, &tables, version),
         };
-        let Some(damaged) = damaged.filter(|_| reader.rest().is_empty()) else {
+        let Some(damaged) = damaged else {
             let what = "the damaged ranges are malformed".to_owned();
+            return Err(corrupt(offset, what));
+        };
+        let offset = content.len() - reader.rest().len();
+        let set_aside = if version < VERSION {
+            Some(Vec::new())
+        } else {
+            parts_set_aside(&mut reader, &ids, next_table)
+        };
+        let Some(set_aside) = set_aside.filter(|_| reader.rest().is_empty()) else {
+            let what = "the parts that are set aside are malformed".to_owned();
             return Err(corrupt(offset, what));
         };
         Ok(Self {
@@ -305,6 +339,7 @@ impl Manifest {
             records_before,
             tables,
             damaged,
+            set_aside,
         })
     }
 
@@ -349,13 +384,23 @@ fn take_key(reader: &mut ByteReader<'_>) -> Option<Option<Bytes>> {
 }
 
 /// Takes the damaged ranges; `None` if no store wrote them.
-fn damaged_ranges(reader: &mut ByteReader<'_>, tables: &[LiveTable]) -> Option<Vec<DamagedRange>> {
+fn damaged_ranges(
+    reader: &mut ByteReader<'_>,
+    tables: &[LiveTable],
+    version: u32,
+) -> Option<Vec<DamagedRange>> {
     let count = reader.u32()?;
     let mut damaged = Vec::new();
     for _ in 0..count {
         let range = DamagedRange {
             table: TableId(reader.u64()?),
             bytes: reader.u64()?..reader.u64()?,
+            is_set_aside: version == VERSION
+                && match reader.u8()? {
+                    0 => false,
+                    1 => true,
+                    _ => return None,
+                },
             first_key: take_key(reader)??,
             last_key: take_key(reader)?,
         };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 const FOLDER: &str = "/store";
 
-/// The manifest that `tests/fixtures/manifest-v3` holds.
+/// The manifest that `tests/fixtures/manifest-v4` holds.
 fn example() -> Manifest {
     Manifest {
         store_id: 0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10,
@@ -36,15 +36,43 @@ fn example() -> Manifest {
                 bytes: 4096..8200,
                 first_key: Bytes::from_static(b"apple"),
                 last_key: Some(Bytes::from_static(b"banana")),
+                is_set_aside: true,
             },
             DamagedRange {
                 table: TableId(8),
                 bytes: 0..1000,
                 first_key: Bytes::new(),
                 last_key: None,
+                is_set_aside: false,
             },
         ],
+        set_aside: vec![
+            set_aside(3, 30, false, ["apple", "banana"]),
+            set_aside(5, 40, true, ["", "zebra"]),
+        ],
     }
+}
+
+fn set_aside(table: u64, below: u64, is_kept: bool, [first, last]: [&str; 2]) -> SetAsidePart {
+    SetAsidePart {
+        table: TableId(table),
+        file_bytes: 77_777,
+        versions: 99,
+        below: Timestamp::from_u64(below),
+        is_kept,
+        first_key: Bytes::copy_from_slice(first.as_bytes()),
+        last_key: Bytes::copy_from_slice(last.as_bytes()),
+    }
+}
+
+/// What a version without set aside parts says of the example.
+fn example_without_parts() -> Manifest {
+    let mut manifest = example();
+    manifest.set_aside.clear();
+    for range in &mut manifest.damaged {
+        range.is_set_aside = false;
+    }
+    manifest
 }
 
 fn decode(bytes: &[u8]) -> Result<Manifest, Error> {
@@ -60,13 +88,14 @@ fn with_checksum(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn the_format_is_that_of_version_3() {
-    let fixture = include_bytes!("../../tests/fixtures/manifest-v3");
+fn the_format_is_that_of_version_4() {
+    let fixture = include_bytes!("../../tests/fixtures/manifest-v4");
     assert_eq!(example().encode(), fixture);
     assert_eq!(decode(fixture).unwrap(), example());
     let empty = Manifest {
         tables: Vec::new(),
         damaged: Vec::new(),
+        set_aside: Vec::new(),
         ..example()
     };
     assert_eq!(decode(&empty.encode()).unwrap(), empty);
@@ -79,12 +108,18 @@ fn the_format_is_that_of_version_3() {
 }
 
 #[test]
+fn version_3_is_read_and_has_set_nothing_aside() {
+    let fixture = include_bytes!("../../tests/fixtures/manifest-v3");
+    assert_eq!(decode(fixture).unwrap(), example_without_parts());
+}
+
+#[test]
 fn version_2_is_read_and_has_neither_records_nor_damage() {
     let fixture = include_bytes!("../../tests/fixtures/manifest-v2");
     let expected = Manifest {
         records_before: 0,
         damaged: Vec::new(),
-        ..example()
+        ..example_without_parts()
     };
     assert_eq!(decode(fixture).unwrap(), expected);
 }
@@ -93,7 +128,7 @@ fn version_2_is_read_and_has_neither_records_nor_damage() {
 #[ignore = "writes the fixture: only for a new version of the format"]
 #[expect(clippy::disallowed_methods, reason = "fixtures lie on the real disk")]
 fn write_the_fixture() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/manifest-v3");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/manifest-v4");
     std::fs::write(path, example().encode()).unwrap();
 }
 
@@ -171,25 +206,41 @@ fn a_manifest_that_no_store_writes_is_refused_despite_its_checksum() {
         let what = format!("a claim for log segment {claimed}");
         assert!(error.contains(&what), "{error}");
     }
+    for (part, what) in [
+        (set_aside(4, 1, false, ["a", "b"]), "neither live nor kept"),
+        (
+            set_aside(9, 1, true, ["a", "b"]),
+            "of a table that is yet to come",
+        ),
+        (set_aside(3, 1, true, ["b", "a"]), "without a key"),
+    ] {
+        let manifest = Manifest {
+            set_aside: vec![part],
+            ..example()
+        };
+        let error = decode(&manifest.encode()).unwrap_err().to_string();
+        assert!(error.contains("set aside are malformed"), "{what}: {error}");
+    }
     let no_damage = Manifest {
         damaged: Vec::new(),
+        set_aside: Vec::new(),
         ..example()
     };
     let mut greedy = no_damage.encode();
-    let tables = greedy.len() - CHECKSUM_BYTES - 4 - 2 * TABLE_BYTES;
+    let tables = greedy.len() - CHECKSUM_BYTES - 4 - 4 - 2 * TABLE_BYTES;
     greedy[tables - 4..tables].fill(0xff);
     let error = decode(&with_checksum(greedy)).unwrap_err().to_string();
-    assert!(error.contains("4294967295 tables in 38 bytes"), "{error}");
+    assert!(error.contains("4294967295 tables in 42 bytes"), "{error}");
 }
 
 #[test]
 fn a_newer_version_is_named() {
     let mut bytes = example().encode();
-    bytes[8] = 4;
+    bytes[8] = 5;
     match decode(&with_checksum(bytes)) {
         Err(Error::Invalid(message)) => assert_eq!(
             message,
-            "/store/MANIFEST has format version 4; this release reads versions 2 to 3"
+            "/store/MANIFEST has format version 5; this release reads versions 2 to 4"
         ),
         other => panic!("{other:?}"),
     }
@@ -254,6 +305,7 @@ fn a_change_happens_wholly_or_not_at_all() {
         least_log_segment: 5,
         tables: Vec::new(),
         damaged: Vec::new(),
+        set_aside: Vec::new(),
         ..example()
     };
     let mut outcomes = Vec::new();

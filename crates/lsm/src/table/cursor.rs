@@ -1,14 +1,13 @@
 //! Walks a table in order.
 
 use super::Purpose;
+use super::ahead::{ReadAhead, ScanAhead};
 use super::block::BlockCursor;
 use super::block::frame::{Handle, Role};
 use super::block::index::IndexEntry;
 use super::block::malformed::Malformed;
-use super::read_ahead::ReadAhead;
 use super::reader::Table;
 use super::record::{DataBlock, RecordWalk};
-use super::scan_ahead::ScanAhead;
 use crate::cache::Block;
 use crate::error::Error;
 use crate::record::{Record, RecordCursor, RecordRef, no_record};
@@ -151,6 +150,8 @@ impl TableCursor {
         let (table, purpose, from) = (&*self.table, self.purpose, &self.from);
         let is_passed_over =
             |handle: Handle| purpose.passes_over_noted() && table.is_noted(handle.offset);
+        let is_too_old =
+            |greatest| purpose.passes_over(greatest) || table.set_aside.hides_all_up_to(greatest);
         if let CursorState::Fresh = self.state {
             let handle = table.top_index();
             self.state = CursorState::Ended;
@@ -181,7 +182,8 @@ impl TableCursor {
                     let handle = entry.handle;
                     self.block_offset = above.handle.offset;
                     table.check(*above, entry.greatest_timestamp)?;
-                    if purpose.passes_over(entry.greatest_timestamp) || is_passed_over(handle) {
+                    let greatest = entry.greatest_timestamp;
+                    if is_too_old(greatest) || is_passed_over(handle) {
                         self.ahead.begin_anew();
                         continue;
                     }
@@ -222,13 +224,48 @@ impl TableCursor {
                     return Err(error);
                 }
             };
-            if purpose.passes_over(entry.greatest_timestamp) || is_passed_over(entry.handle) {
+            if is_too_old(entry.greatest_timestamp) || is_passed_over(entry.handle) {
                 self.ahead.begin_anew();
                 continue;
             }
             self.block_offset = entry.handle.offset;
             let walk = Walk::open(table, purpose, entry.handle, Role::Index, from)?;
             *index = Some((walk, entry));
+        }
+    }
+
+    /// Moves to the next record of the table.
+    fn advance_to_any(&mut self) -> Result<bool, Error> {
+        let in_block = match &mut self.state {
+            CursorState::Walking {
+                data: Data::Sorted(records, entry),
+                ..
+            } => records.advance(&self.table, *entry),
+            _ => Ok(false),
+        };
+        // Nearly always.
+        if matches!(in_block, Ok(true)) {
+            return Ok(true);
+        }
+        let result = self.leave_block(in_block);
+        if !matches!(result, Ok(true)) {
+            let has_walked = !matches!(self.state, CursorState::Ended);
+            self.state = CursorState::Ended;
+            if self.purpose.checks_disk() && has_walked {
+                // Once in a pass: only one of its walks comes to the end.
+                self.table.check_rest();
+            }
+        }
+        result
+    }
+
+    /// Whether the record is passed over.
+    #[inline]
+    fn is_hidden(&self) -> bool {
+        let set_aside = &self.table.set_aside;
+        set_aside.hides_some() && {
+            let entry = self.record().entry;
+            set_aside.hides(entry.key(), entry.timestamp())
         }
     }
 
@@ -255,27 +292,14 @@ impl TableCursor {
 
 impl RecordCursor for TableCursor {
     fn advance(&mut self) -> Result<bool, Error> {
-        let in_block = match &mut self.state {
-            CursorState::Walking {
-                data: Data::Sorted(records, entry),
-                ..
-            } => records.advance(&self.table, *entry),
-            _ => Ok(false),
-        };
-        // Nearly always.
-        if matches!(in_block, Ok(true)) {
-            return Ok(true);
-        }
-        let result = self.leave_block(in_block);
-        if !matches!(result, Ok(true)) {
-            let has_walked = !matches!(self.state, CursorState::Ended);
-            self.state = CursorState::Ended;
-            if self.purpose.checks_disk() && has_walked {
-                // Once in a pass: only one of its walks comes to the end.
-                self.table.check_rest();
+        loop {
+            if !self.advance_to_any()? {
+                return Ok(false);
+            }
+            if !self.is_hidden() {
+                return Ok(true);
             }
         }
-        result
     }
 
     fn record(&self) -> RecordRef<'_> {

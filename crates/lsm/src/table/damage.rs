@@ -149,6 +149,7 @@ impl Table {
             bytes: 0..self.file_bytes(),
             first_key: Bytes::copy_from_slice(&self.properties().least_key),
             last_key: Some(Bytes::copy_from_slice(&self.properties().greatest_key)),
+            is_set_aside: false,
         };
         let top_end = top.offset + u64::from(top.bytes);
         if offset >= top_end {

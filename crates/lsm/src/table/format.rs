@@ -35,6 +35,7 @@ use super::block::malformed::Malformed;
 use super::filter::FilterShape;
 use crate::record::RecordRef;
 use base::{ByteReader, Expiry, KEY_BYTES_MAX, Kind, Timestamp, put_varint};
+use std::ops::RangeInclusive;
 
 /// The length of the footer.
 pub(super) const FOOTER_BYTES: usize = 64;
@@ -44,6 +45,9 @@ pub(super) const VERSION: u32 = 5;
 
 /// The oldest version that is read.
 pub(super) const VERSION_MIN: u32 = 3;
+
+/// The versions of the format of SSTables that this release reads; it writes the last one.
+pub const TABLE_VERSIONS: RangeInclusive<u32> = VERSION_MIN..=VERSION;
 
 /// The version before, whose properties do not count non-owned versions.
 const VERSION_WITHOUT_NON_OWNED: u32 = 4;
@@ -108,7 +112,7 @@ impl Footer {
         if checksum != footer_checksum(bytes) {
             return malformed("the footer's checksum does not match");
         }
-        if !(VERSION_MIN..=VERSION).contains(&footer.version) {
+        if !TABLE_VERSIONS.contains(&footer.version) {
             return Err(FooterError::UnknownVersion(footer.version));
         }
         if footer.file_bytes != file_bytes {

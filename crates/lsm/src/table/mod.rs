@@ -34,6 +34,7 @@
 //! the first block whose last key is at or above the wanted key holds the key's
 //! first record, if the table has one, and a get reads exactly one data block.
 
+mod ahead;
 mod block;
 mod cursor;
 mod damage;
@@ -42,19 +43,19 @@ mod filter;
 mod format;
 mod fuzz;
 mod opening;
-mod read_ahead;
 mod reader;
 mod record;
-mod scan_ahead;
+mod set_aside;
 #[cfg(test)]
 mod tests;
 mod writer;
 
+pub use ahead::ScanAhead;
 pub(crate) use cursor::TableCursor;
 pub(crate) use filter::KeyHash;
+pub use format::TABLE_VERSIONS;
 pub use fuzz::{fuzz_block, fuzz_footer, fuzz_table};
 pub(crate) use reader::Table;
-pub use scan_ahead::ScanAhead;
 pub(crate) use writer::TableWriter;
 
 use crate::error::Error;
@@ -129,7 +130,7 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
-    /// Whether a block is not read whose newest version has this timestamp.
+    /// Whether a walk does not read a block whose newest version has this timestamp.
     pub(crate) fn passes_over(self, greatest_timestamp: Timestamp) -> bool {
         match self {
             Self::Comparison {

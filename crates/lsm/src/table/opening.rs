@@ -8,6 +8,7 @@ use super::damage::DamageState;
 use super::filter::pinned::PinnedFilter;
 use super::format::{FOOTER_BYTES, Footer, FooterError, TableProperties, VERSION, VERSION_MIN};
 use super::reader::{Table, read};
+use super::set_aside::SetAside;
 use crate::cache::BlockCache;
 use crate::disk::DiskFile;
 use crate::error::Error;
@@ -57,6 +58,7 @@ impl Table {
             is_recent: false,
             ingested_as: AtomicU64::new(0),
             lost: None,
+            set_aside: SetAside::default(),
         };
         let block = table.read_block(footer.properties, Role::Properties)?;
         table.properties = TableProperties::decode(block.payload(), footer.version)
@@ -126,6 +128,7 @@ impl Table {
             is_recent: false,
             ingested_as: AtomicU64::new(0),
             lost: Some(why),
+            set_aside: SetAside::default(),
         }
     }
 

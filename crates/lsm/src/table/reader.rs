@@ -1,5 +1,6 @@
 //! Reading a table: finds the winning version of a key.
 
+use super::ahead::ReadAhead;
 use super::block::frame;
 use super::block::frame::{Handle, Role, TRAILER_BYTES};
 use super::block::index::IndexEntry;
@@ -9,12 +10,13 @@ use super::damage::DamageState;
 use super::filter::pinned::PinnedFilter;
 use super::filter::{FilterShape, KeyHash};
 use super::format::{FOOTER_BYTES, Footer, TableProperties};
-use super::read_ahead::ReadAhead;
 use super::record::{DataBlock, RecordBody};
+use super::set_aside::SetAside;
 use super::{DiskAccess, Interrupt, Purpose};
 use crate::cache::{Block, BlockCache, CountsStripe};
 use crate::disk::DiskFile;
 use crate::error::Error;
+use crate::manifest::SetAsidePart;
 use crate::table_id::TableId;
 use base::{Entry, Reservation, Timestamp};
 use std::io;
@@ -41,6 +43,8 @@ pub(crate) struct Table {
     pub(super) ingested_as: AtomicU64,
     /// Why it does not open, if it does not. All of it is damaged then.
     pub(super) lost: Option<Error>,
+    /// What of it is not part of the store any more.
+    pub(super) set_aside: SetAside,
 }
 
 /// A frame of at least this many bytes may take much memory when it is unpacked.
@@ -88,6 +92,18 @@ impl Table {
         self.ingested_as.load(Relaxed)
     }
 
+    /// Notes what of the table is set aside. Walks that have begun pass over it as well.
+    pub(crate) fn set_aside(&self, parts: Vec<SetAsidePart>) {
+        self.set_aside.set(parts, &self.properties);
+    }
+
+    /// The table, for whoever reads what is kept of the parts that are set aside.
+    pub(crate) fn showing_kept(mut self, parts: Vec<SetAsidePart>) -> Self {
+        self.set_aside(parts);
+        self.set_aside.shows_kept = true;
+        self
+    }
+
     /// Whether the table did not open when the store was opened.
     pub(crate) fn is_lost(&self) -> bool {
         self.lost.is_some()
@@ -113,7 +129,8 @@ impl Table {
         *self.properties.least_key <= *key && *key <= *self.properties.greatest_key
     }
 
-    /// The winner among the table's versions of `key`, whose hash is `hash`.
+    /// The winner among the table's versions of `key`, whose hash is `hash`, without those that
+    /// are set aside.
     ///
     /// A get that returned [`Interrupt::WouldBlock`] counts its filter checks again
     /// when it is repeated.
@@ -179,6 +196,14 @@ impl Table {
 
     /// [`Table::get`] without the filter.
     fn find(&self, key: &[u8], fetch: Fetch<'_>) -> Result<Option<Entry>, Interrupt> {
+        let found = self.find_any(key, fetch)?;
+        // What it outranks is no newer, so it is set aside as well.
+        let hides = |entry: &Entry| self.set_aside.hides(entry.key(), entry.timestamp());
+        Ok(found.filter(|entry| !self.set_aside.hides_some() || !hides(entry)))
+    }
+
+    /// [`Table::find`] among all versions of the table.
+    fn find_any(&self, key: &[u8], fetch: Fetch<'_>) -> Result<Option<Entry>, Interrupt> {
         let top = self.block(self.footer.top_index, Role::TopIndex, fetch, None)?;
         let Some(index) = self.seek::<IndexEntry>(&top, self.footer.top_index, key)? else {
             return Ok(None);

@@ -3,6 +3,7 @@
 use super::{FLAG_EXPIRES, FLAG_TOMBSTONE};
 use crate::error::Error;
 use base::{ByteReader, Entry, Expiry, KEY_BYTES_MAX, Kind, Timestamp, VALUE_BYTES_MAX};
+use std::ops::RangeInclusive;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// The length of what each record's body has before an expiry and a key: flags, copies, the
@@ -20,6 +21,9 @@ pub(crate) enum SegmentFormat {
     V2,
 }
 
+/// The versions of the format of the log that this release reads; it writes the last one.
+pub const LOG_VERSIONS: RangeInclusive<u32> = 1..=SegmentFormat::NEWEST.version();
+
 impl SegmentFormat {
     /// All formats that are read.
     pub(super) const ALL: [Self; 2] = [Self::V1, Self::V2];
@@ -34,7 +38,7 @@ impl SegmentFormat {
             .find(|format| format.version() == version)
     }
 
-    pub(super) fn version(self) -> u32 {
+    pub(super) const fn version(self) -> u32 {
         match self {
             Self::V1 => 1,
             Self::V2 => 2,

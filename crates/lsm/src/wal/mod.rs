@@ -27,18 +27,19 @@
 //!
 //! # A file is used again
 //!
-//! The sync after a first write to a file's space also writes metadata of the file system,
-//! and zeros that are written ahead of that go to the disk besides the log. So the file of a
-//! segment that is not needed any more becomes *free*, and later a segment with a new number
-//! ([`FreeSegments`]). First its header is replaced and synced, then it is renamed.
+//! The first write to new space of a file is dear: its sync also writes metadata of the file
+//! system. Zeros that are written ahead avoid that, but then the disk writes them in addition to
+//! the log. So the file of a segment that is not needed any more becomes *free*, and later a
+//! segment with a new number ([`FreeSegments`]). First its header is replaced and synced, then it
+//! is renamed.
 //!
 //! Old groups stay behind the new ones. A reader must not take them for new:
 //!
 //! - A whole old group has another tag.
 //! - A torn new group may end with the sound end of an old one. But its checksum covers all
 //!   records, and they do not match it.
-//! - No number is given to two files that had groups of this number: a segment that a start
-//!   begins anew is emptied behind its header, or replaced.
+//! - No two files ever hold groups of one number: if a start begins a segment anew, it empties
+//!   the file behind its header, or replaces it.
 //!
 //! # Torn or damaged?
 //!
@@ -81,6 +82,7 @@ mod tests;
 
 pub(crate) use free_segments::FreeSegments;
 pub use fuzz::fuzz_segment;
+pub use group::LOG_VERSIONS;
 pub(crate) use group::SegmentFormat;
 pub use pending_sync::PendingSync;
 pub(crate) use segment_bytes::SegmentBytes;

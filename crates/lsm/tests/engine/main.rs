@@ -18,6 +18,8 @@ mod reads;
 #[cfg(test)]
 mod recovery;
 #[cfg(test)]
+mod set_aside;
+#[cfg(test)]
 mod statistics;
 #[cfg(test)]
 mod writes;

@@ -95,7 +95,7 @@ pub struct ReplicaLine {
 /// How a request that failed ended at each replica.
 #[derive(Clone, Debug)]
 pub struct Receipt {
-    /// How many replicas have answered as asked.
+    /// How many replicas have acknowledged the write, or answered the read.
     pub acks: u8,
     /// The write's timestamp.
     pub timestamp: Option<Timestamp>,

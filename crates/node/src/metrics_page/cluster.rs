@@ -102,7 +102,7 @@ fn own(snapshot: &NodeSnapshot) -> Vec<Family> {
         ),
         Family::gauge(
             "kvorum_writes_possibly_lost",
-            "Acknowledged writes that may be lost with stores that are learners, at most, as far as the node knows; 0 once they are filled",
+            "Acknowledged writes that may be lost with stores that are learners, at most, as far as the node knows; 0 once they are rebuilt",
             loss.writes_max() as f64,
         ),
         Family::gauge(

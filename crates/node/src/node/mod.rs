@@ -2,11 +2,13 @@
 //! closing. `seams` are its seams to the outside world; `future_versions` finds versions from the
 //! future, which an operator may have dropped; `traced_requests` times what is part of a trace.
 
+mod formats;
 mod future_versions;
 mod opening;
 mod seams;
 mod traced_requests;
 
+pub use formats::{Format, formats};
 pub use seams::{OpenError, Seams};
 pub use traced_requests::{SeeTraced, TracedRequest};
 

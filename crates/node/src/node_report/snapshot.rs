@@ -27,7 +27,7 @@ pub struct NodeSnapshot {
     pub compaction: Option<RunningCompaction>,
     /// How the store stands with the node's peers.
     pub replica_state: ReplicaState,
-    /// Why the last full repair has not filled the store, if one has ended and the store is still
+    /// Why the last full repair has not rebuilt the store, if one has ended and the store is still
     /// a learner.
     pub learner_because: Option<String>,
     /// What may be lost, if stores were learners since the node was started.

@@ -7,7 +7,7 @@ pub(crate) struct ScanMemory {
     pub(crate) batches_bytes: usize,
     /// Pages of scans of the whole cluster.
     pub(crate) windows_bytes: usize,
-    /// Pages that are told to peers.
+    /// Pages that are made for peers.
     pub(crate) peer_pages_bytes: usize,
 }
 

@@ -48,7 +48,7 @@ impl Drop for NodeScan {
     }
 }
 
-/// A scan that is being told.
+/// A scan that is under way.
 pub enum KeyScan {
     /// Of the keys that this node held when it began.
     Own(NodeScan),
@@ -60,7 +60,7 @@ pub enum KeyScan {
 pub type ScanBatch = Batch<KeyScan>;
 
 impl KeyScan {
-    /// Passes over all keys before this one, which lies behind the last one that was told.
+    /// Passes over all keys before this one, which lies behind the last one that was returned.
     pub fn skip_to(&mut self, key: &[u8]) {
         match self {
             Self::Own(scan) => scan.skip_to(key),

@@ -168,8 +168,8 @@ impl Link {
         self.call_in_trace(request, deadline, ticket, None)
     }
 
-    /// The same, for a request that is part of a trace. A peer of an older release, and one
-    /// to which there is no connection yet, does not get to know that.
+    /// The same, for a request that is part of a trace. The trace is not sent to a peer of an
+    /// older release, nor to one to which there is no connection yet.
     ///
     /// # Errors
     /// As [`Link::call`].

@@ -26,7 +26,8 @@ use tokio::io::AsyncReadExt;
 /// never waits for more than a few of them.
 pub(crate) const PIECE_BYTES: usize = 64 << 10;
 
-/// The most bytes of a run. It may be longer than the longest value of a node.
+/// The most bytes of a run: sorted entries, as they are streamed to a store that is rebuilt. It
+/// may be longer than the longest value of a node.
 pub const RUN_BYTES_MAX: usize = 1 << 20;
 
 /// The bytes of a frame before its payload.

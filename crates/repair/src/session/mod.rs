@@ -50,7 +50,7 @@ mod serving;
 mod untold;
 mod worker;
 
-pub use checkpoint::{CheckpointEnvironment, LastEqual, fuzz_sweep};
+pub use checkpoint::{CheckpointEnvironment, LastEqual, SWEEP_VERSIONS, fuzz_sweep};
 pub use orders::OrderedRepair;
 pub use rebuild::RebuildProgress;
 pub use record::{EndedSessions, RepairCounts, RepairStatus, RunningSession};

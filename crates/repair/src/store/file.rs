@@ -31,16 +31,19 @@ use cluster::repair::{ShownBelow, StoreRecord, Token};
 use lsm::checked_file::{self, FileKind};
 use lsm::disk::{read_small_file, replace_file};
 use lsm::{Disk, Error};
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 const FILE: &str = "FORGET";
 const VERSION: u32 = 5;
 /// The version of the release with other sessions.
 const VERSION_BEFORE: u32 = 4;
+/// The versions of the format of `FORGET` that this release reads; it writes the last one.
+pub const FORGET_VERSIONS: RangeInclusive<u32> = VERSION_BEFORE..=VERSION;
 const KIND: FileKind = FileKind {
     name: FILE,
     magic: *b"kvorumfg",
-    versions: VERSION_BEFORE..=VERSION,
+    versions: FORGET_VERSIONS,
 };
 /// The longest file that is read: several times the size.
 const FILE_BYTES_MAX: u64 = 4 << 10;

@@ -25,7 +25,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub use file::{StoreFile, fuzz_store_file};
+pub use file::{FORGET_VERSIONS, StoreFile, fuzz_store_file};
 pub use held_back::HeldBack;
 pub use status::GcStatus;
 

@@ -66,7 +66,7 @@ const DELAYS_MAX: usize = 1024;
 /// A kind of background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkKind {
-    /// Sweeps, and refills, which are sweeps.
+    /// Repairs; a rebuild is a full repair.
     Sweep,
     /// Delivery of hints.
     Hints,

@@ -95,7 +95,7 @@ struct QueuedHint {
 
 impl HintStore {
     /// Opens the hints of an earlier run and reads all of them once. `names` are the
-    /// names of the nodes in the order of their numbers; hints for other nodes are
+    /// names of the nodes in the order of their IDs; hints for other nodes are
     /// dropped. Blocks.
     ///
     /// # Errors
@@ -169,8 +169,8 @@ impl HintStore {
             });
     }
 
-    /// Removes a segment after all of its hints were delivered, except so many that were
-    /// obsolete.
+    /// Removes a segment whose hints were delivered, except `obsolete` of them, which the peer
+    /// refused for good.
     pub fn delivered(&self, segment: u64, obsolete: u64) {
         self.inner
             .spawn(JobClass::Owner, Duration::ZERO, move |inner| {
@@ -178,8 +178,8 @@ impl HintStore {
             });
     }
 
-    /// Removes a segment after all of its hints were delivered except `left`, which go
-    /// to the end of the log, and so many that were obsolete.
+    /// Removes a segment whose hints were delivered, except `left`, which go to the end of the
+    /// log, and `obsolete` of them, which the peer refused for good.
     pub fn put_back(&self, segment: u64, left: Vec<Entry>, obsolete: u64) {
         self.inner
             .spawn(JobClass::Owner, Duration::ZERO, move |inner| {

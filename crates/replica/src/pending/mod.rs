@@ -277,8 +277,8 @@ impl AnswerHandler for PendingRequests {
     }
 }
 
-/// A slot for a request's answers. It is freed when this is dropped, or else by
-/// the [`AnswerReceiver`] that was left to itself.
+/// A slot for a request's answers. It is freed when this is dropped, unless it was left to the
+/// [`AnswerReceiver`], which then frees it.
 pub struct Registration {
     pending: Rc<PendingRequests>,
     ticket: Ticket,

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the store needs to tell pages.
+/// What the store needs to make pages.
 pub struct PageTelling {
     /// This node.
     pub own: NodeId,
@@ -27,10 +27,10 @@ pub struct PageTelling {
 }
 
 impl LocalReplica {
-    /// Tells a page for a coordinator, once it is its turn.
+    /// Makes a page for a coordinator, once it is its turn.
     ///
     /// # Errors
-    /// Why the store does not tell it; [`Miss::Learner`] if its word does not count.
+    /// Why the store does not make it; [`Miss::Learner`] if its answers do not count.
     pub async fn page(
         &self,
         request: PageRequest,

@@ -18,6 +18,7 @@ use base::{ByteReader, Timestamp};
 use lsm::disk::replace_file;
 use lsm::{Disk, DiskFile, Error};
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,6 +28,8 @@ const FILE: &str = "TIMESTAMP_BOUND";
 const OLD_FILE: &str = "CEILING";
 const MAGIC: [u8; 8] = *b"kvorumts";
 const VERSION: u32 = 1;
+/// The versions of the format of `TIMESTAMP_BOUND` that this release reads; it writes the last one.
+pub const TIMESTAMP_BOUND_VERSIONS: RangeInclusive<u32> = VERSION..=VERSION;
 
 /// A crash keeps or loses a page as a whole.
 const PAGE_BYTES: usize = 4096;

@@ -3,13 +3,13 @@
 //!
 //! # What a timestamp must be
 //!
-//! - **Unique.** A timestamp is above all timestamps that the node issued before, also before a
-//!   crash or a step of its clock. Therefore the node allocates timestamps only up to a durable
-//!   *timestamp bound* (`bound_file`), and after a start only above the timestamp bound that
-//!   it finds. A job raises the timestamp bound before timestamps reach it (`raising`). A store
-//!   without a timestamp bound may replace one that was lost, so it first asks all peers which
-//!   timestamps they have seen. A request waits for the job only if the clock has leapt beyond the
-//!   timestamp bound, for example after a pause of the process.
+//! - **Unique.** A timestamp is above all timestamps that the node issued before, even if the
+//!   node crashed or its clock stepped since. Therefore the node allocates timestamps only up
+//!   to a durable *timestamp bound* (`bound_file`), and after a start only above the timestamp
+//!   bound that it finds. A job raises the timestamp bound before timestamps reach it
+//!   (`raising`). A store without a timestamp bound may replace one that was lost, so it first
+//!   asks all peers which timestamps they have seen. A request waits for the job only if the
+//!   clock has leapt beyond the timestamp bound, for example after a pause of the process.
 //! - **Near the time.** A wrong clock would timestamp versions that nobody can overwrite until
 //!   their time comes. Therefore a node with peers allocates no timestamp after a start until a
 //!   peer whose clock is near has vouched for this node's clock and has said what timestamps it has
@@ -38,7 +38,7 @@ mod vouching;
 #[cfg(test)]
 mod tests;
 
-pub use bound_file::fuzz_timestamp_bound;
+pub use bound_file::{TIMESTAMP_BOUND_VERSIONS, fuzz_timestamp_bound};
 pub use pending::AllocatedTimestamp;
 pub use refusal::NoTimestamp;
 pub use status::TimestampStatus;

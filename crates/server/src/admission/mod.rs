@@ -1,6 +1,6 @@
 //! Admission: how much of the node's memory and time requests and connections may take. The quotas
-//! of `base` are the mechanism; this module is their use. Who finds no permit and no room in its
-//! queue is refused with `Problem::overloaded`.
+//! of `base` are the mechanism; this module is their use. A request that finds neither what it
+//! needs nor room in the queue for it is refused with `Problem::overloaded`.
 //!
 //! - [`base::Permits`], one for each runtime: running requests, and requests that wait for a
 //!   permit.

@@ -40,7 +40,7 @@ pub(crate) struct HttpExchange<'a> {
     pub(crate) body: &'a mut RequestBody,
     /// The method.
     pub(crate) verb: Verb,
-    /// What the method of this resource needs.
+    /// The right that the method of this resource needs.
     pub(crate) need: Need,
     /// Who sent the request.
     pub(crate) caller: Caller,

@@ -299,8 +299,8 @@ async fn first_byte(stream: &TcpStream) -> io::Result<Option<u8>> {
     Ok((bytes > 0).then_some(first[0]))
 }
 
-/// Begins a connection, unless it is over before anything of it is there: what has arrived
-/// comes first.
+/// Begins a connection, unless it is over before it has begun. What has arrived by then is looked
+/// at first.
 pub(super) async fn enter_unless_over(
     entering: impl Future<Output = Entered>,
     mut is_over: impl FnMut(&mut Context<'_>) -> Poll<()>,

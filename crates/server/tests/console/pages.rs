@@ -2,14 +2,32 @@
 
 use crate::browser::{Browser, PAGE_WIDTHS};
 use crate::support::Cluster;
+use serde_json::json;
 
 /// The pages with an element that each has once it is drawn.
-const PAGES: [(&str, &str); 4] = [
+const PAGES: [(&str, &str); 5] = [
     ("cluster", ".card:nth-child(3)"),
     ("keys", ".split .note"),
+    ("keys?key=k", ".where td"),
     ("node", ".store li:nth-child(9)"),
     ("runbooks?at=full-disk", "#full-disk"),
 ];
+
+/// Adds up how far what is seen moves by itself, as browsers measure it: the share of the screen
+/// that moved, times how far it did.
+const WATCH_SHIFTS: &str = "
+    globalThis.shifts = 0;
+    globalThis.moved = [];
+    new PerformanceObserver((list) => {
+        for (const { value, sources } of list.getEntries()) {
+            shifts += value;
+            moved.push(...sources.map(({ node }) => node?.outerHTML?.slice(0, 80)));
+        }
+    }).observe({ type: 'layout-shift', buffered: true });
+";
+
+/// The most of it on a page: what web.dev calls good.
+const SHIFTS_MAX: f64 = 0.1;
 
 #[test]
 fn every_page_works_on_a_phone_a_tablet_and_a_desk_in_light_and_dark() {
@@ -18,6 +36,11 @@ fn every_page_works_on_a_phone_a_tablet_and_a_desk_in_light_and_dark() {
     };
     let cluster = Cluster::start(3);
     let origin = cluster.url(0);
+    assert_eq!(cluster.client(0).put("/v0/entity?id=k", b"v").status, 201);
+    browser.call(
+        "Page.addScriptToEvaluateOnNewDocument",
+        &json!({"source": WATCH_SHIFTS}),
+    );
     for (width, scheme) in PAGE_WIDTHS {
         browser.resize(width, 800);
         browser.prefer(scheme);
@@ -26,6 +49,18 @@ fn every_page_works_on_a_phone_a_tablet_and_a_desk_in_light_and_dark() {
             browser.wait_for(&format!("document.querySelector('{drawn}') !== null"));
             let fits = "document.documentElement.scrollWidth <= innerWidth";
             assert_eq!(browser.evaluate(fits), true, "{page} at {width}");
+            // No table of figures is cut, and nothing that is seen moves while a page loads.
+            if !page.starts_with("runbooks") {
+                let cut = "[...document.querySelectorAll('.scroll')].every((table) => \
+                           table.scrollWidth <= table.clientWidth)";
+                assert_eq!(browser.evaluate(cut), true, "{page} at {width}");
+            }
+            let shifts = browser.evaluate("shifts").as_f64().unwrap();
+            assert!(
+                shifts < SHIFTS_MAX,
+                "{page} at {width}: {shifts}: {}",
+                browser.evaluate("moved.join('; ')")
+            );
         }
     }
     browser.assert_calm(&origin);

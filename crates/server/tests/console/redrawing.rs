@@ -23,7 +23,8 @@ fn a_table_stays_scrolled_and_focused() {
     };
     let cluster = Cluster::start(3);
     let origin = cluster.url(0);
-    browser.resize(360, 800);
+    // It is a list on a phone, and fits a desk.
+    browser.resize(560, 800);
     browser.open(&format!("{origin}/"));
     outlive(&mut browser, TABLE, "it.scrollLeft = 50; it.focus()");
     assert_eq!(browser.evaluate(&format!("{TABLE}.scrollLeft")), 50);

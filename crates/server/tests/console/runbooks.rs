@@ -32,6 +32,13 @@ fn the_runbooks_are_searched_and_their_commands_copied() {
     // The contents mark what is read.
     browser.wait_for_text(".contents [aria-current]", "Full disk");
     browser.evaluate("document.querySelector('#find').focus()");
+    // The ring around the field is 2 px wide and 2 px off, and nothing cuts it.
+    let ring = "(() => { const [field, box] = ['#find', '.contents'].map((name) => \
+                document.querySelector(name).getBoundingClientRect()); \
+                return getComputedStyle(document.querySelector('#find')).outlineStyle === 'solid' \
+                && field.left - 4 >= box.left && field.right + 4 <= box.right \
+                && field.top - 4 >= box.top; })()";
+    assert_eq!(browser.evaluate(ring), true);
     browser.type_text("died disk");
     browser.wait_for_text(".contents .found", "A disk died");
     browser.wait_for("document.querySelector('.contents mark') !== null");

@@ -82,8 +82,7 @@ async function devNodes() {
 async function askPeers(path, question) {
   const told = new Map();
   if (!dev) return told;
-  const nodes = await devNodes().catch(() => []);
-  const running = nodes.filter((node) => node.state === "running" && node.number !== dev.node);
+  const running = state.devNodes.filter((node) => node.state === "running" && node.number !== dev.node);
   await Promise.allSettled(
     running.map(async ({ number, name }) => told.set(name, await question(reached(path, number)))),
   );
@@ -154,10 +153,30 @@ async function healAll() {
   return (await order("/dev/heal", SUPERVISOR_MS_MAX)).done;
 }
 
-/** The same when the page is about to end: the request outlives it, and nobody hears the answer. */
-function healOnLeave() {
+/** Sends a request when the page is about to end: it outlives the page, and nobody hears the answer. */
+function lastRequest(path, options) {
   const headers = { "Kvorum-Dev": dev.token, "Content-Type": "application/json" };
-  fetch("/dev/heal", { method: "POST", body: "{}", headers, keepalive: true }).catch(() => null);
+  fetch(reached(path), { ...options, headers, keepalive: true }).catch(() => null);
+}
+
+/** How a node is that the reader broke: as a level of `mark`, and in words; null if it is whole. */
+function doneTo(name) {
+  const node = state.devNodes.find((each) => each.name === name);
+  if (!node || !isBroken(node)) return null;
+  const words = node.faults.map((fault) => DEV_FAULTS[fault].word);
+  if (node.state !== "running") words.unshift(node.state);
+  // One that restarts has ended by itself.
+  return [isAway(name) ? "bad" : "warn", `${listed(words)}${node.state === "restarting" ? "" : " by you"}`];
+}
+
+/** Whether a node of a local cluster answers nobody, as the supervisor says. */
+function isAway(name) {
+  return state.devNodes.some((node) => node.name === name && node.state !== "running");
+}
+
+/** Whether the other nodes do not reach it. */
+function isUnreachable(name) {
+  return isAway(name) || state.devNodes.some((node) => node.name === name && node.faults.includes("cut-off"));
 }
 
 /** What a node is, and its faults. */

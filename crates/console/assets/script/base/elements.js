@@ -77,7 +77,7 @@ function section(title, ...children) {
 }
 
 /**
- * A table. Wide ones scroll by themselves.
+ * A table. Wide ones scroll by themselves; on a phone those of many columns are lists.
  *
  * @param {string} label what it shows
  * @param {Array<{text: string, number?: boolean}|string>} columns the headings
@@ -86,14 +86,22 @@ function section(title, ...children) {
 function table(label, columns, rows) {
   const heads = columns.map((column) => (typeof column === "string" ? { text: column } : column));
   const kind = (index) => (heads[index].number ? { class: "number" } : {});
-  const head = heads.map(({ text }, index) => h("th", { scope: "col", ...kind(index) }, text));
+  const head = heads.map(({ text }, index) => h("th", { scope: "col", role: "columnheader", ...kind(index) }, text));
+  // On a phone each cell of a wide table stands on a line, after its heading; the roles outlast that.
   const cellOf = (cell, index) =>
-    index === 0 ? h("th", { scope: "row", ...kind(0) }, cell) : h("td", kind(index), cell);
-  const lines = rows.map((cells) => h("tr", {}, cells.map(cellOf)));
+    index === 0
+      ? h("th", { scope: "row", role: "rowheader", ...kind(0) }, cell)
+      : h("td", { role: "cell", "data-heading": heads[index].text, ...kind(index) }, cell);
+  const lines = rows.map((cells) => h("tr", { role: "row" }, cells.map(cellOf)));
   return h(
     "div",
     { class: "scroll", role: "region", "aria-label": label, tabindex: "0", "data-focus": `table ${label}` },
-    h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, lines)),
+    h(
+      "table",
+      { role: "table", class: heads.length > 4 && "wide" },
+      h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, head)),
+      h("tbody", { role: "rowgroup" }, lines),
+    ),
   );
 }
 

@@ -12,12 +12,25 @@ function leadOf(status) {
   const more = counting < all ? "more " : "";
   const spare =
     counting === majority
-      ? `none ${more}may fail`
+      ? `no ${more}node may fail`
       : `${counted(counting - majority, `${more}node`)} may fail`;
   const nodes = up.length === all ? `All ${all} nodes are up` : `${up.length} of ${all} nodes are up`;
   const need = `${isEnough ? " and" : " but"} ${majority} of ${all} must answer a request by default`;
   const then = isEnough ? `: ${spare}.` : ": such requests fail.";
   return h("p", { class: isEnough ? "lead" : "lead bad" }, `${nodes},${need}${then}`);
+}
+
+/** The nodes that the others do not reach and still take for up, as the supervisor knows. */
+function unnoticed(seen) {
+  return seen.cluster.filter(({ name, state: what }) =>
+    what === "up" ? isUnreachable(name) : what === "this node" && isAway(name),
+  );
+}
+
+/** What stands in its place until they notice. */
+function unnoticedLead(members) {
+  const words = members.map(({ name }) => `${name} (${doneTo(name)[1]})`);
+  return h("p", { class: "lead" }, `${listed(words)} ${words.length === 1 ? "is" : "are"} away, and the others have not noticed yet.`);
 }
 
 /** What stands in its place while nobody answers. */
@@ -28,9 +41,11 @@ function oldLead(since) {
 /** The list of what needs attention, as a node says of all of them. */
 function adviceList({ advice, adviceFailure }) {
   if (adviceFailure)
-    return h("p", { class: "note" }, `What needs attention is not known: ${adviceFailure.message}.`);
-  if (!advice) return h("p", { class: "note" }, "Asking all nodes …");
-  const isCalm = advice.every((item) => item.severity === "note");
+    return h("p", { class: "calm" }, `What needs attention is not known: ${adviceFailure.message}.`);
+  const isCalm = advice?.every((item) => item.severity === "note");
+  // Nobody has missed yet what the reader broke.
+  if (!advice || (isCalm && state.devNodes.some(({ name }) => isUnreachable(name))))
+    return h("p", { class: "calm" }, "Asking all nodes …");
   const notes = advice.length === 1 ? "one note" : counted(advice.length, "note");
   const calm = advice.length === 0 ? "Nothing needs attention." : `Nothing needs attention now; ${notes}:`;
   return [
@@ -64,23 +79,22 @@ function timeOf(unixMs) {
 function goneBar(lookThrough) {
   const element = h("div", { class: "gone", role: "alert", hidden: true });
   let drawn = "";
-  const through = ({ name, url }, number) =>
+  const through = ({ name, url, number }) =>
     dev
       ? h("button", { type: "button", onclick: () => lookThrough(number) }, `Look through ${name}`)
       : h("a", { class: "button", href: url, rel: "noreferrer" }, h("b", {}, name), ` ${url}`);
   return {
     element,
-    update({ status, statusAt, failure }) {
-      const now = failure ? `${statusAt} ${failure.message} ${status?.name} ${dev?.node}` : "";
+    update({ status, statusAt, failure, devNodes }) {
+      const name = servedName();
+      const now = failure ? `${statusAt} ${failure.message} ${name} ${devNodes.length}` : "";
       if (now === drawn) return;
       drawn = now;
       element.hidden = failure === null;
       if (!failure) return void element.replaceChildren();
-      const name = status?.name ?? location.host;
       const since = statusAt > 0 ? ` has not answered since ${timeOf(statusAt)}` : " does not answer";
       const isAllGone = dev && failure.status === 0;
-      const others = (status?.cluster ?? []).map((member, index) => [member, index + 1]);
-      const links = others.filter(([member]) => member.name !== status.name);
+      const links = (dev ? devNodes : (status?.cluster ?? [])).filter((node) => node.name !== name);
       if (isRefused(failure)) return void replace(element, h("p", {}, TOKEN_REMEDY));
       replace(
         element,
@@ -91,7 +105,7 @@ function goneBar(lookThrough) {
             ? "kvorum dev does not answer. Start it again, and open the address that it prints."
             : [h("b", {}, name), `, which serves this page,${since}. `, statusAt > 0 ? "What you see of it is from then. " : "", dev ? "" : runbookLink("A node is down or silent")],
         ),
-        isAllGone || links.length === 0 ? null : h("p", { class: "row" }, links.map(([member, number]) => through(member, number))),
+        isAllGone || links.length === 0 ? null : h("p", { class: "row" }, links.map(through)),
       );
     },
   };

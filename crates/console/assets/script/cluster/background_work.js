@@ -1,6 +1,6 @@
 // --- What goes on in the background ---
 
-/** What goes on in the background: repair, rebuilds, tombstone_gc, compaction. */
+/** What goes on in the background: repair, rebuilds, tombstone GC, compaction. */
 function workOf(status) {
   const { repair, tombstone_gc, store, background } = status;
   const now = status.clock.unix_ms;

@@ -27,12 +27,13 @@ function clusterPage(root) {
   return {
     title: "Cluster",
     update(state) {
-      faults?.refresh();
+      faults?.update();
       root.classList.toggle("stale", isOld(state));
-      root.classList.toggle("loading", state.status === null);
+      root.classList.toggle("loading", state.status === null && state.failure === null);
       if (!state.status) return void replace(lead, state.failure ? null : loading);
       const seen = state.view ?? state.status;
-      redraw(lead, isOld(state) ? oldLead(state.statusAt) : leadOf(seen));
+      const broken = unnoticed(seen);
+      redraw(lead, broken.length > 0 ? unnoticedLead(broken) : isOld(state) ? oldLead(state.statusAt) : leadOf(seen));
       redraw(advice, isOld(state) ? null : adviceList(state));
       map.update(state);
       redraw(cards, h("h2", { class: "hidden" }, "Nodes"), nodeCards(state));

@@ -33,19 +33,22 @@ function faultPanel(choose) {
     said,
   );
   let chosen = null;
-  let nodes = [];
   let drawn = "";
 
   async function report(doing) {
     said.textContent = "Asking …";
     const line = await doing.catch((problem) => problem.message);
-    said.textContent = `${line[0].toUpperCase()}${line.slice(1)}.`;
-    await refresh();
+    said.textContent = `${line}.`;
+    // What was done is shown before a node notices it.
+    await pollDevNodes();
     draw();
+    poll();
+    pollCluster();
   }
 
   /** Draws the nodes as the supervisor tells them, if they have changed. */
   function drawPanel() {
+    const nodes = state.devNodes;
     const node = nodes.find(({ name }) => name === chosen);
     const now = JSON.stringify([node, chosen, nodes.length]);
     const wasFocused = document.activeElement === heal;
@@ -67,7 +70,7 @@ function faultPanel(choose) {
       h(
         "p",
         { class: "row" },
-        nodes.map(({ name }) => h("button", { type: "button", "data-focus": `choose ${name}`, onclick: () => choose(name) }, name)),
+        state.devNodes.map(({ name }) => h("button", { type: "button", "data-focus": `choose ${name}`, onclick: () => choose(name) }, name)),
       ),
     ];
   }
@@ -107,18 +110,10 @@ function faultPanel(choose) {
     ];
   }
 
-  /** Asks the supervisor for the nodes. Gives them. */
-  async function refresh() {
-    nodes = await devNodes().catch(() => []);
-    state.devNodes = nodes;
-    drawPanel();
-    return nodes;
-  }
-
-  refresh();
   return {
     element,
-    refresh,
+    /** Draws the nodes, if they have changed. */
+    update: drawPanel,
     /** Shows what may be done to a node, with the focus on its name. */
     show(name) {
       chosen = name;

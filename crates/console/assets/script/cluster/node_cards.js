@@ -49,9 +49,11 @@ function levelOf(member, account, state) {
 
 function nodeCard(member, state, columns) {
   const { name } = member;
-  const account = isOld(state) ? null : accountOf(name, state);
+  const account = isOld(state) || isAway(name) ? null : accountOf(name, state);
   const isOwn = name === state.status.name;
-  const [level, word] = levelOf(member, account, state);
+  const seenAs = levelOf(member, account, state);
+  const done = doneTo(name);
+  const [level, word] = done ?? seenAs;
   const status = account?.status;
   const rates = columns.map((column) => rateOf(column, requestsOf, name));
   const all = columns.map(({ nodes }) => ({ nodes: new Map(nodes.has(name) ? [[name, nodes.get(name)]] : []) }));
@@ -82,7 +84,12 @@ function nodeCard(member, state, columns) {
       figure("Requests", rate === null ? "–" : `${short(rate)}/s`, sparkline(rates, "hue-0", `Requests of ${name} in the last 5 minutes`)),
       figure("p99", p99 === null ? "–" : micros(p99), sparkline(all.map((column) => slowest([column])), "hue-1", `p99 of ${name} in the last 5 minutes`)),
     ),
-    h("p", { class: "card-now" }, account ? doing(status, account.report, rate) : notDoing(member, state)),
+    h(
+      "p",
+      { class: "card-now" },
+      done && member.state !== "this node" && `${(state.view ?? state.status).name} sees it: ${seenAs[1]}. `,
+      account ? doing(status, account.report, rate) : notDoing(member, state),
+    ),
   );
 }
 
@@ -141,7 +148,7 @@ function notDoing(member, { accounts, status, view }) {
   const last = accounts.get(member.name);
   const said = last ? `Last heard ${new Date(last.at).toLocaleTimeString("sv-SE")}.` : "It says nothing of itself.";
   const seen = view ?? status;
-  const hints = member.hints > 0 ? ` ${counted(member.hints, "hint")} wait for it on ${seen.name}.` : "";
+  const hints = member.hints > 0 ? ` ${counted(member.hints, "hint")} ${member.hints === 1 ? "waits" : "wait"} for it on ${seen.name}.` : "";
   return said + hints;
 }
 

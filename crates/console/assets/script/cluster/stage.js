@@ -28,7 +28,7 @@ const NODE_STATES = {
   frozen: "frozen",
   cut: "cut off",
   slow: "slow network",
-  learner: "being filled",
+  learner: "being rebuilt",
   skewed: "clock 90 min ahead",
 };
 

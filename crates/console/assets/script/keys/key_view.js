@@ -293,8 +293,8 @@ function keyView(detail, named, state, changed) {
 /** The table of replicas with what each of them holds. */
 function replicaTable(replicas) {
   const columns = [
-    { text: "Place", number: true },
     "Node",
+    { text: "Place", number: true },
     "It holds",
     "Written",
     "Version",
@@ -304,8 +304,8 @@ function replicaTable(replicas) {
     const held = heldBy(replica);
     const timestamp = replica.version ? timestampOf(replica.version) : null;
     return [
-      String(index + 1),
       replica.name,
+      String(index + 1),
       [held, replica.expires ? [" ", countdown(replica.expires)] : null],
       timestamp ? moment(timestamp.unixMs) : "–",
       replica.version ? h("code", {}, replica.version) : "–",

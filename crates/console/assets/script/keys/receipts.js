@@ -111,7 +111,7 @@ function failureReceipt(what, problem, status) {
         {},
         "The write had the timestamp ",
         h("code", {}, problem.body.timestamp),
-        ". Read the key to see whether the write won. A retry is safe, and creates a newer version.",
+        ". Read the key to see whether the write won. A retry creates a newer version, which also replaces what was written in between.",
       ),
   );
 }

@@ -9,11 +9,12 @@ function nodePage(root) {
   profile.append(profileSection());
   return {
     title: "Node",
-    update({ status, statusAt, failure, metrics: all }) {
-      if (!status) return;
+    update({ status, statusAt, failure, figuresFailure, metrics: all }) {
       const isSilent = failure !== null;
+      const metrics = all.get(status?.name) ?? new Map();
+      root.classList.toggle("loading", metrics.size === 0 && !isSilent && figuresFailure === null);
+      if (!status) return;
       root.classList.toggle("stale", isSilent);
-      const metrics = all.get(status.name) ?? new Map();
       // Drawn once: what an order was answered stays.
       if (ordered.childElementCount === 0) ordered.append(...orders(status.cluster.length > 1));
       for (const button of ordered.querySelectorAll("button")) button.disabled = isSilent;
@@ -49,7 +50,7 @@ function nodeFacts(status, metrics, silentSince) {
         "Clock",
         status.clock.others_ahead_ms === undefined
           ? "alone"
-          : `the others are ${count(status.clock.others_ahead_ms)} ms ahead; ${status.clock.proven ? "most of them agree with this clock" : "most of them do not agree with this clock"}`,
+          : `the others are ${count(Math.abs(status.clock.others_ahead_ms))} ms ${status.clock.others_ahead_ms < 0 ? "behind" : "ahead"}; ${status.clock.proven ? "most of them agree with this clock" : "most of them do not agree with this clock"}`,
       ],
       metrics.size > 0 && [
         "Process",

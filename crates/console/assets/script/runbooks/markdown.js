@@ -1,4 +1,4 @@
-// --- Elements for the Markdown of the handbook ---
+// --- Elements for the Markdown of the runbooks ---
 
 /** The name of a heading in links, as renderers of Markdown make it. */
 function anchorOf(heading) {

@@ -25,10 +25,31 @@ function notePrediction(index, prediction) {
   keepInTab("kvorum-tour", JSON.stringify(Array.from(predictions)));
 }
 
-/** Forgets all predictions. */
-function forgetPredictions() {
+/** What the reader says that 2/3 means. */
+let explanation = keptInTab("kvorum-explanation") ?? "";
+
+/** The field for it. */
+function explanationField() {
+  const text = h("textarea", {
+    id: "explanation",
+    rows: "4",
+    maxlength: "2000",
+    oninput: () => {
+      explanation = text.value;
+      keepInTab("kvorum-explanation", explanation);
+    },
+  });
+  text.value = explanation;
+  const label = h("label", { for: "explanation" }, "What 2/3 means, and why it is enough, in your own words");
+  return h("div", { class: "explanation" }, label, text);
+}
+
+/** Forgets what was predicted and explained. */
+function forgetTour() {
   predictions.clear();
+  explanation = "";
   keepInTab("kvorum-tour", null);
+  keepInTab("kvorum-explanation", null);
 }
 
 /** How many steps were taken, and in how many the prediction came true. */
@@ -96,6 +117,7 @@ function certificate() {
         const { guess, truth } = prediction;
         return `- ${title}: predicted “${answers[guess]}”${guess === truth ? ", which came true" : `; it was “${answers[truth]}”`}`;
       }),
+      ...(explanation ? ["What 2/3 means, and why it is enough:", explanation] : []),
     ].join("\n");
   return [
     h(
@@ -106,6 +128,7 @@ function certificate() {
       h("p", { class: "hint" }, `On three real nodes of Kvorum ${state.status?.version ?? ""}, ${dayOf(Date.now())}.`),
       h("p", { class: "row" }, h("label", { for: "certified" }, "For"), name),
       table("What was predicted", ["Step", "You predicted", "What happened"], rows),
+      explanationField(),
     ),
     taken < TOUR.length && nextLink(firstLeft()),
     h(

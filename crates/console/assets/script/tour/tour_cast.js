@@ -22,6 +22,26 @@ const BECOMES = {
   unslow: "up",
 };
 
+/** How long a value of the tour lives if nobody deletes it, in seconds: longer than a clock is ahead. */
+const TOUR_TTL_SECONDS = 7200;
+
+/** The keys that the steps have stored, until they are deleted. */
+const tourKeys = new Set();
+
+/** Where a key is. */
+function entityPath(key) {
+  return `/v0/entity?id=${encodeURIComponent(key)}`;
+}
+
+/** Deletes what the steps have stored. */
+async function deleteTourKeys() {
+  const deleted = async (key) => {
+    await ask(entityPath(key), { method: "DELETE", accept: "*/*" });
+    tourKeys.delete(key);
+  };
+  await Promise.allSettled(Array.from(tourKeys, deleted));
+}
+
 /** Rests. */
 function rest(ms) {
   return new Promise((resolve) => setTimeout(resolve, ms));
@@ -56,6 +76,7 @@ function castOf(names, stage, say) {
   const others = (name) => names.filter((other) => other !== name);
   const states = new Map(names.map((name) => [name, "up"]));
   const is = (name, ...known) => known.includes(states.get(name));
+  let looked = null;
 
   /** Whether two nodes reach each other. */
   const reach = (one, other) => [one, other].every((name) => !is(name, "stopped", "frozen", "cut"));
@@ -64,6 +85,8 @@ function castOf(names, stage, say) {
     names,
     say,
     stage,
+    /** What was to be seen, if a step words it from what it measured. */
+    seen: null,
     /** Does something to a node. */
     async act(name, action) {
       say(`${await actOn(number(name), action)}.`, "done");
@@ -82,11 +105,15 @@ function castOf(names, stage, say) {
         return (cluster.find((member) => member.name === other).state === "up") === reaches;
       }),
     /** Puts a value through a node. Gives what the node answered. */
-    put: (name, key, value, pair) => request(name, key, pair, { method: "PUT", body: value }),
+    put(name, key, value, pair) {
+      tourKeys.add(key);
+      return request(name, key, pair, { method: "PUT", body: value });
+    },
     /** Reads a value through a node. */
     get: (name, key, pair) => request(name, key, pair, { method: "GET" }),
     /** Shows what each node holds of a key. Gives the replicas, by name. */
     async look(key) {
+      looked = key;
       const replicas = await Promise.all(
         names.map(async (name) => {
           if (is(name, "stopped", "frozen")) return { name, missed: true };
@@ -123,26 +150,21 @@ function castOf(names, stage, say) {
         states.set(name, "up");
         stage.be(name, "up");
         stage.keep(name, 0);
-        stage.hold(name, "", "idle");
       }
     },
-    /** What a node has answered to writes in the last hour: all of them, and those it refused. */
-    async answered(name) {
-      const history = await (await through(name, "/v0/history", { accept: "application/json" })).json();
-      const all = [...history.samples, history.running];
-      return {
-        writes: sumCounts(all.map((sample) => sample.writes)).reduce((sum, number) => sum + number, 0),
-        refused: all.reduce((sum, sample) => sum + sample.refused, 0),
-      };
+    /** Heals what the step has broken, and shows what the nodes have of its last key then. */
+    async end() {
+      say("The step has ended. What it broke is healed.", "done");
+      await cast.healed();
+      if (looked) await cast.look(looked);
+      say("All nodes are up and equal again.", "good");
     },
-    /** What a node works at, and what waits, each with the most; and what it has refused so far. */
+    /** What a node works at, and what waits, each with the most; the values it has stored and refused so far. */
     async queued(name) {
       const metrics = await askMetrics(reached("/metrics", number(name)), { wait: 3000 });
       const pairOf = (what) => ["", "_max"].map((end) => metrics.get(`kvorum_requests_${what}${end}`) ?? 0);
-      let refused = 0;
-      for (const [metric, value] of metrics)
-        if (metric.startsWith("kvorum_requests_total{") && metric.includes('status="503"')) refused += value;
-      return { working: pairOf("in_flight"), waiting: pairOf("queued"), refused };
+      const puts = (status) => metrics.get(`kvorum_requests_total{route="entity",method="PUT",status="${status}"}`) ?? 0;
+      return { working: pairOf("in_flight"), waiting: pairOf("queued"), stored: puts(201), refused: puts(503) };
     },
     /** Shows the hints that a node keeps. Gives their number. */
     async hints(name) {
@@ -166,8 +188,8 @@ function castOf(names, stage, say) {
 
   /** Sends a request through a node, and shows on the stage where it goes. */
   async function request(name, key, pair, options) {
-    const path = `/v0/entity?id=${encodeURIComponent(key)}${pairQuery(pair)}`;
     const isWrite = options.method === "PUT";
+    const path = `${entityPath(key)}${pairQuery(pair)}${isWrite ? `&ttl=${TOUR_TTL_SECONDS}` : ""}`;
     const doing = isWrite ? `store ${JSON.stringify(options.body)}` : "read the value";
     say(`You ask ${name} to ${doing}, with ${pair.ack}/${pair.from}.`);
     const begun = performance.now();

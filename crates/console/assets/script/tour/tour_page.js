@@ -1,22 +1,21 @@
 // --- The tour: predict, do, see ---
 
-/** Ends with the step that was begun last, if one runs: the nodes take one at a time. */
-let runningStep = null;
+/** Ends with what the tour does to the nodes: one thing after another. */
+let tourWork = Promise.resolve();
 
-/** Whether a step has broken nodes that nobody has healed since. */
-let isToHeal = false;
+/** How many steps run or wait: while one does, nodes may be broken. */
+let stepsBegun = 0;
 
-/** Heals what the tour broke, once the step that runs has ended; the reader has left it. */
-async function healAfterTour() {
-  await runningStep;
-  if (!isToHeal || page.name === "tour") return;
-  isToHeal = false;
-  await healAll().catch(() => null);
+/** Does something to the nodes once all is done that was begun before. */
+function inTurn(work) {
+  tourWork = tourWork.then(work);
+  return tourWork;
 }
 
-// Who closes the tab leaves no broken node behind.
+// Who closes the tab leaves no broken node and no keys behind.
 addEventListener("pagehide", () => {
-  if (isToHeal) healOnLeave();
+  if (stepsBegun > 0) lastRequest("/dev/heal", { method: "POST", body: "{}" });
+  for (const key of tourKeys) lastRequest(entityPath(key), { method: "DELETE" });
 });
 
 /** The page of the tour. */
@@ -25,7 +24,7 @@ function tourPage(root) {
 
   /** Begins the tour anew, without a score. */
   function startAgain() {
-    forgetPredictions();
+    forgetTour();
     history.replaceState(null, "", hrefOf("tour"));
     show(0);
     root.querySelector("h2").focus();
@@ -34,6 +33,7 @@ function tourPage(root) {
   /** Draws a step from its beginning. */
   function show(index) {
     const isNext = step !== null && step !== index;
+    if (step !== null) inTurn(deleteTourKeys);
     step = index;
     if (index === TOUR.length) {
       root.replaceChildren(
@@ -65,12 +65,12 @@ function tourPage(root) {
             button.disabled = false;
           },
         }),
-        ` ${text}`,
+        text,
       ),
     );
     const say = (text, level = "") => {
       log.append(h("li", { class: level }, text));
-      log.lastElementChild.scrollIntoView({ block: "nearest" });
+      log.scrollTop = log.scrollHeight;
     };
     button.addEventListener("click", async () => {
       if (outcome.childElementCount > 0) {
@@ -79,38 +79,39 @@ function tourPage(root) {
       }
       // A button that is disabled loses the focus: it goes to what happens, and then to the result.
       log.focus({ preventScroll: true });
+      log.parentElement.scrollIntoView({ block: "nearest" });
       button.disabled = true;
       options.forEach((option) => (option.firstChild.disabled = true));
-      log.replaceChildren();
-      if (runningStep) say("Waiting for the previous step …", "idle");
-      const before = runningStep;
-      let end;
-      const mine = (runningStep = new Promise((resolve) => (end = resolve)));
-      await before;
+      if (stepsBegun > 0) say("Waiting for the previous step …", "idle");
+      stepsBegun += 1;
+      await inTurn(runStep);
+      stepsBegun -= 1;
+      button.disabled = false;
+      button.textContent = "Run again";
+      button.className = "";
+    });
+
+    /** Runs the step, tells what came true, and heals what it broke. */
+    async function runStep() {
+      const cast = castOf(names, stage, say);
       try {
-        const cast = castOf(names, stage, say);
-        isToHeal = true;
         await cast.healed();
         const truth = await run(cast);
         notePrediction(index, { guess, truth });
         if (step === index) replace(head, stepList(index), tourProgress(startAgain));
         replace(
           outcome,
-          outcomeOf(answers, guess, truth, seen),
+          outcomeOf(answers, guess, truth, seen ?? cast.seen),
           index + 1 < TOUR.length ? nextLink(index + 1) : endOfTour(),
         );
       } catch (problem) {
-        replace(outcome, h("p", { class: "receipt bad" }, `The step failed: ${problem.message}.`));
+        replace(outcome, h("p", { class: "receipt bad", tabindex: "-1" }, `The step failed: ${problem.message}.`));
       }
-      end();
-      if (runningStep === mine) runningStep = null;
-      button.disabled = false;
-      button.textContent = "Run again";
-      button.className = "";
-      if (document.activeElement === log) (outcome.querySelector("h3") ?? button).focus({ preventScroll: true });
+      if (document.activeElement === log) outcome.querySelector("[tabindex]").focus({ preventScroll: true });
       // On a phone it is above what was watched.
       outcome.scrollIntoView({ block: "nearest" });
-    });
+      await cast.end().catch((problem) => say(`Not everything is healed: ${problem.message}.`, "bad"));
+    }
     root.replaceChildren(
       h("h1", { class: "hidden" }, "Tour"),
       head,
@@ -136,7 +137,7 @@ function tourPage(root) {
 
   return {
     title: "Tour",
-    leave: healAfterTour,
+    leave: () => inTurn(deleteTourKeys),
     route(query) {
       // Without the token of the supervisor nobody knows, and the bar above says what to do.
       if (!dev && SUPERVISED !== undefined) return;
@@ -175,7 +176,8 @@ function nextLink(index) {
 function endOfTour() {
   return [
     h("h3", {}, "Now you"),
-    h("p", {}, "What does 2/3 mean, and why is it enough? Say it in your own words, as you would to a colleague."),
+    h("p", {}, "Explain to a colleague what you have seen. It goes onto your certificate."),
+    explanationField(),
     h(
       "details",
       {},

@@ -40,8 +40,10 @@ const OPENING_MAX: Duration = Duration::from_secs(20);
 /// again only after a second.
 const OPENED_AT_ONCE: usize = 64;
 
-/// How many keys each connection writes, and the value.
+/// How many keys each connection writes, for how many seconds they live, and the value. They
+/// are too many to be deleted one by one.
 const KEYS: u64 = 100;
+const TTL_SECONDS: u64 = 10;
 static VALUE: [u8; 64] = [b'v'; 64];
 
 /// Whether a load runs: a second one would only take the first one's time.
@@ -145,7 +147,8 @@ impl Writer {
     async fn write(&self, connection: NodeConnection) -> Result<(), hyper::http::Error> {
         let (mut sender, _driver) = connection;
         for key in (0..KEYS).cycle() {
-            let target = format!("/v0/entity?id=load%2F{}%2F{key}", self.number);
+            let number = self.number;
+            let target = format!("/v0/entity?id=tour%2Fload%2F{number}%2F{key}&ttl={TTL_SECONDS}");
             let value = ConsoleBody::Whole(Bytes::from_static(&VALUE));
             let target = Uri::try_from(target)?;
             let request = self.reach.request(&self.node, Method::PUT, target, value)?;

@@ -1,6 +1,7 @@
 use super::*;
-use crate::layers::LayeredOption;
+use crate::layers::{self, LayeredOption};
 use clap::CommandFactory;
+use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
@@ -349,4 +350,45 @@ fn the_page_has_a_table_of_options_for_each_heading() {
         expected,
         "rows in docs/reference/configuration.md"
     );
+}
+
+#[test]
+fn the_shipped_configuration_is_valid_with_all_that_it_suggests() {
+    let shipped = include_str!("../../../../../packaging/kvorum.toml");
+    let lines = shipped.lines().map(|line| match line.strip_prefix("# ") {
+        Some(option) if option.contains(" = ") => option,
+        _ => line,
+    });
+    let all: Vec<&str> = lines.collect();
+    for text in [format!("url = 'http://a:1'\n{shipped}"), all.join("\n")] {
+        let read = |file: &Path| {
+            let is_config = file == Path::new("kvorum.toml");
+            Ok(if is_config { &text } else { "0123456789abcdef" }.to_owned())
+        };
+        let arguments = ["kvorum", "serve", "--config", "kvorum.toml"].map(OsString::from);
+        let parsed = layers::parse::<NodeProgram>(&arguments, [], &read).unwrap();
+        let ServeCommand::Serve(options) = parsed.program.command;
+        options.server_config(&read).unwrap();
+    }
+}
+
+#[test]
+fn shipped_manifests_set_only_variables_that_exist() {
+    let program = NodeProgram::command();
+    let known: Vec<String> = LayeredOption::all(&program)
+        .iter()
+        .map(LayeredOption::variable)
+        .collect();
+    for manifest in [
+        include_str!("../../../../../packaging/compose.yml"),
+        include_str!("../../../../../packaging/kubernetes.yml"),
+        include_str!("../../../../../packaging/image"),
+    ] {
+        let words = manifest.split(|of: char| !of.is_ascii_uppercase() && of != '_');
+        let variables: Vec<_> = words.filter(|word| word.starts_with("KVORUM_")).collect();
+        assert!(!variables.is_empty());
+        for variable in variables {
+            assert!(known.iter().any(|name| name == variable), "{variable}");
+        }
+    }
 }

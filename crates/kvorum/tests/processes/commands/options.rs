@@ -237,6 +237,26 @@ fn every_command_shows_the_version() {
     }
 }
 
+#[test]
+fn version_names_the_build_and_its_formats() {
+    let version = env!("CARGO_PKG_VERSION");
+    let output = run_to_end(&mut kvorum(&["version"]));
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.starts_with(&format!("kvorum {version}")), "{said}");
+    assert!(said.contains("\nMANIFEST "), "{said}");
+
+    let output = run_to_end(&mut kvorum(&["version", "--json"]));
+    let build: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(build["version"], version);
+    let commit = option_env!("KVORUM_COMMIT");
+    assert_eq!(build["commit"].as_str(), commit, "{build}");
+    let features = build["features"].as_array().unwrap();
+    assert!(features.contains(&"tombstone-gc".into()), "{build}");
+    let protocol = &build["formats"]["peer protocol"];
+    assert!(protocol["reads_from"].as_u64() <= protocol["writes"].as_u64());
+    assert!(protocol["writes"].is_u64(), "{build}");
+}
+
 /// `serve` by a shell that sets a limit of the system.
 fn serve_within(limit: &str, port: u16, data: &Path) -> Command {
     let mut shell = Command::new("sh");
@@ -252,7 +272,7 @@ fn a_limit_of_open_files_that_leaves_no_room_ends_a_start_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = serve_within("ulimit -n 40", free_port(), &folder.path().join("data"));
     let end = Process::spawn(&mut command).end();
-    assert_eq!(end.code, Some(1), "{end:?}");
+    assert_eq!(end.code, Some(2), "{end:?}");
     for word in ["limit of open files is 40", "ulimit -n"] {
         assert!(end.line().contains(word), "{end:?}");
     }

@@ -2,7 +2,7 @@
 
 use crate::browser::Browser;
 use crate::dev::{started, started_with};
-use crate::support::{free_ports, socket, wait_until};
+use crate::support::{free_ports, request, socket, wait_until};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 
@@ -116,7 +116,8 @@ fn the_tour_shows_what_it_says() {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
-    let (mut dev, said) = started(3, free_ports(3), folder.path());
+    let port = free_ports(3);
+    let (mut dev, said) = started(3, port, folder.path());
     let (url, token) = console_of(&said);
     browser.prefer("light");
     browser.open(&format!("{url}/#dev={token}"));
@@ -129,11 +130,23 @@ fn the_tour_shows_what_it_says() {
         ".outcome .said",
         "Any two of the three share at least one node",
     );
-    // What was predicted stays on a certificate.
+    // What was to be seen is what was measured.
+    browser.wait_for_text(".outcome", "% of that. It refused ");
+    browser.evaluate("document.querySelector('#explanation').focus()");
+    browser.type_text("Two pairs of three share one.");
+    // What was predicted and explained stays on a certificate.
     browser.wait_for_text(".progress", "7 of 7 steps, 7 as predicted");
     browser.click(".outcome a[href='#/tour?step=8']");
     browser.wait_for_text(".certificate", "7 of 7 predictions came true.");
     browser.wait_for("document.querySelectorAll('.certificate .state.good').length === 7");
+    let explained = "document.querySelector('.certificate textarea').value";
+    assert_eq!(browser.evaluate(explained), "Two pairs of three share one.");
+    // What the tour stored is deleted, and what its load stored expires.
+    wait_until("no keys to be left", || {
+        let target = "/v0/entities?start=a&scope=cluster&values=omit";
+        let (status, lines) = request(port, "GET", target, b"")?;
+        (status == 200 && lines.is_empty()).then_some(())
+    });
     browser.assert_calm(&url);
     dev.signal(rustix::process::Signal::INT);
     assert_eq!(dev.end().code, Some(0));

@@ -258,7 +258,8 @@ impl Store {
         }
     }
 
-    /// Commits the writes that wait, on this thread. Relieves stalls itself.
+    /// Commits the writes that wait, on this thread. If a stall holds them back, this thread does
+    /// what ends it, or refuses them.
     pub(in crate::engine) fn commit_waiting(&self) {
         loop {
             let progress = self.commit_group(&mut self.core.log.lock(), GROUP_BYTES_MAX);

@@ -3,6 +3,7 @@
 pub(super) mod backpressure;
 pub(super) mod closing;
 pub(super) mod commit;
+pub(super) mod set_aside;
 pub(super) mod statistics;
 
 use super::background::{EngineJob, RunJob};

@@ -1,6 +1,7 @@
 //! What a store holds and has done.
 
 use super::backpressure::LEVEL_0_TABLES_STOP;
+use super::set_aside::SetAsideStatus;
 use crate::engine::core::Core;
 use crate::engine::counters::sync_times::SyncTimeStatistics;
 use std::sync::atomic::Ordering::Relaxed;
@@ -32,6 +33,8 @@ pub struct Statistics {
     pub tables_damaged: u64,
     /// Key ranges that damaged parts of tables may have held, until they are rewritten.
     pub damaged_ranges: u64,
+    /// What is kept of what was set aside.
+    pub set_aside: SetAsideStatus,
     /// Memory of the active and the frozen memtables, in bytes.
     pub memtable_bytes: u64,
     /// Frozen memtables that wait for their flush.
@@ -163,6 +166,7 @@ impl Core {
                 tables.filter(|(_, table)| table.is_damaged()).count() as u64
             },
             damaged_ranges: state.damaged.len() as u64,
+            set_aside: SetAsideStatus::of(&state.set_aside),
             memtable_bytes: memtables().map(|memtable| memtable.bytes() as u64).sum(),
             memtables_frozen: state.frozen.len() as u64,
             log_bytes: self.tables.sealed_segments_bytes() + self.log.segment_bytes(),

@@ -19,7 +19,7 @@ use super::snapshots::held_scans::HeldScans;
 use super::store::Store;
 use super::table_set::changes::Changes;
 use super::table_set::damage::Damage;
-use super::table_set::{Flushed, NotedRange, ReadState, TableFiles, TableSet};
+use super::table_set::{Flushed, NotedRange, ReadState, TableFiles, TableSet, tell_tables};
 use super::writes::closed_timestamp::ClosedTimestamp;
 use super::writes::ingests::Ingests;
 use super::writes::queue::WriteQueue;
@@ -27,7 +27,7 @@ use super::writes::write_rate::WriteRate;
 use crate::cache::BlockCache;
 use crate::disk::Disk;
 use crate::error::Error;
-use crate::manifest::{LogClaim, Manifest};
+use crate::manifest::{LogClaim, Manifest, kept_tables};
 use crate::memtable::Memtable;
 use crate::options::{Environment, Options};
 use crate::record::Record;
@@ -158,6 +158,7 @@ impl Store {
         let damaged = damaged.map(|(number, range)| NotedRange { number, range });
         let state = ReadState {
             damaged: damaged.collect(),
+            set_aside: manifest.set_aside.clone().into(),
             active,
             frozen,
             tables: Arc::new(tables),
@@ -169,6 +170,7 @@ impl Store {
         for (_, table) in state.tables.iter() {
             table.set_damaged_parts(state.damaged_parts(table.id()));
         }
+        tell_tables(&state.tables, &state.set_aside);
         manifest.least_log_segment = state.least_segment();
         manifest.log_claim = manifest.log_claim.max(LogClaim {
             segment: active_segment,
@@ -299,10 +301,11 @@ fn load_manifest(environment: &Environment) -> Result<Manifest, Error> {
         ..
     } = environment;
     if let Some(manifest) = Manifest::load(&**disk, folder)? {
-        // The manifest may have got its name just before a crash of the process or a
-        // failed sync. Only a durable manifest decides which files may be removed. And the
-        // file under its temporary name may be written over only once it is not the durable
-        // one any more, which holds for the other files that are replaced in this folder too.
+        // The manifest may have got its name just before a crash of the process or a failed
+        // sync, and the name may not be durable. Only a durable manifest decides which files
+        // may be removed. Until then the durable manifest may be the file that now has the
+        // temporary name, so that one must not be written over. The same holds for the other
+        // files that are replaced in this folder.
         disk.sync_folder(folder)
             .map_err(|error| Error::sync(folder, error))?;
         return Ok(manifest);
@@ -327,6 +330,7 @@ fn load_manifest(environment: &Environment) -> Result<Manifest, Error> {
         records_before: 0,
         tables: Vec::new(),
         damaged: Vec::new(),
+        set_aside: Vec::new(),
     };
     manifest.store(&**disk, folder)?;
     Ok(manifest)
@@ -336,10 +340,11 @@ fn load_manifest(environment: &Environment) -> Result<Manifest, Error> {
 /// interrupted, and segments whose records are in tables. A temporary file of the
 /// manifest is not among them, because the next manifest takes its place.
 fn find_orphans(folder: &Path, names: &[String], manifest: &Manifest) -> Vec<PathBuf> {
+    let kept = kept_tables(&manifest.set_aside);
+    let is_named = |id| kept.contains(&id) || manifest.tables.iter().any(|table| table.id == id);
     let is_orphan = |name: &&String| {
         segment_of_file_name(name).is_some_and(|segment| segment < manifest.least_log_segment)
-            || parse_table_file_name(name)
-                .is_some_and(|id| manifest.tables.iter().all(|table| table.id != id))
+            || parse_table_file_name(name).is_some_and(|id| !is_named(id))
     };
     let orphans = names.iter().filter(is_orphan);
     orphans.map(|name| folder.join(name)).collect()
@@ -450,6 +455,7 @@ mod tests {
             records_before: 0,
             tables: Vec::new(),
             damaged: Vec::new(),
+            set_aside: Vec::new(),
         };
         manifest.store(&*disk, &folder).unwrap();
         let fixture = include_bytes!("../../../tests/fixtures/log-v1.wal");
@@ -495,6 +501,7 @@ mod tests {
             records_before: 0,
             tables: (number..number + 600).map(table).collect(),
             damaged: Vec::new(),
+            set_aside: Vec::new(),
         };
         for seed in 0..32 {
             let memory = Arc::new(MemoryDisk::new());

@@ -165,6 +165,7 @@ fn range_of(
         bytes,
         first_key: first_key.map_or_else(Bytes::new, |key| key_after(key)),
         last_key: last_key.map(|key| Bytes::copy_from_slice(key)),
+        is_set_aside: false,
     }
 }
 

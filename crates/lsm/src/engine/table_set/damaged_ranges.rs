@@ -58,11 +58,12 @@ fn join_neighbours(ranges: &mut Vec<NotedRange>) {
 }
 
 impl NotedRange {
-    /// Makes this range include another one of its table. What was compared of either
-    /// does not count any more.
+    /// Makes this range include another one of its table. What was compared or set aside of
+    /// either does not count any more.
     fn join(&mut self, other: Self) {
         self.number = self.number.max(other.number);
         let (own, other) = (&mut self.range, other.range);
+        own.is_set_aside &= other.is_set_aside;
         own.bytes = own.bytes.start.min(other.bytes.start)..own.bytes.end.max(other.bytes.end);
         if other.first_key < own.first_key {
             own.first_key = other.first_key;
@@ -88,6 +89,7 @@ mod tests {
                 table: TableId(table),
                 first_key: key(bytes.start),
                 last_key: Some(key(bytes.end)),
+                is_set_aside: false,
                 bytes,
             },
         }

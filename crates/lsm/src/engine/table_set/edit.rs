@@ -3,7 +3,9 @@
 use super::damaged_ranges::{self, NotedRange};
 use super::flushed::VersionSequences;
 use super::read_state::ReadState;
+use super::set_aside;
 use super::tables::Tables;
+use crate::manifest::SetAsidePart;
 use crate::memtable::Memtable;
 use crate::table::Table;
 use crate::table_id::TableId;
@@ -30,6 +32,12 @@ pub(crate) struct TableEdit {
     pub(crate) ingested: Option<IngestedRecords>,
     /// Parts of live tables that were found damaged. Those of tables that go are gone.
     pub(crate) damaged: Vec<NotedRange>,
+    /// Parts of live tables that are set aside. If such a table goes, its file is kept.
+    pub(crate) set_aside: Vec<SetAsidePart>,
+    /// Whether what the store held of damaged keys is set aside.
+    pub(crate) sets_damage_aside: bool,
+    /// Below which timestamp what is set aside is kept no more.
+    pub(crate) discarded: Option<Timestamp>,
 }
 
 /// What arrives with ingested tables.
@@ -79,6 +87,7 @@ impl TableEdit {
         let tables = Tables::new(kept.chain(self.added.iter().cloned()));
         ReadState {
             damaged: self.damaged_after(state, &tables),
+            set_aside: set_aside::after(self, state, &tables),
             active: Arc::clone(&state.active),
             frozen: state
                 .frozen
@@ -103,6 +112,9 @@ impl TableEdit {
         let mut ranges = Vec::new();
         for noted in state.damaged.iter().chain(&self.damaged).filter(is_live) {
             damaged_ranges::add(&mut ranges, noted.clone());
+        }
+        for noted in &mut ranges {
+            noted.range.is_set_aside |= self.sets_damage_aside;
         }
         ranges.into()
     }

@@ -3,6 +3,7 @@
 use crate::cache::BlockCache;
 use crate::disk::{Disk, DiskFile};
 use crate::error::Error;
+use crate::manifest::SetAsidePart;
 use crate::options::{Environment, NonOwned, Options};
 use crate::record::{RecordCursor, RecordRef};
 use crate::table::{Table, TableSettings, TableWriter};
@@ -192,6 +193,28 @@ impl TableFiles {
             table.set_recent();
         }
         Ok(Arc::new(table))
+    }
+
+    /// Opens the file of a table of which parts are set aside, for whoever reads them.
+    ///
+    /// # Errors
+    /// Those of [`Table::open`], and [`Error::Io`].
+    pub(crate) fn open_kept(&self, id: TableId, parts: Vec<SetAsidePart>) -> Result<Table, Error> {
+        let path = self.folder.join(table_file_name(id));
+        let file = self
+            .disk
+            .open(&path)
+            .map_err(|error| Error::io("open", &path, error))?;
+        let table = Table::open(file, &path, id, Arc::clone(&self.cache))?;
+        Ok(table.showing_kept(parts))
+    }
+
+    /// Removes the file of a table, and gives it, so that its space can be freed a little at a
+    /// time.
+    pub(crate) fn take(&self, id: TableId) -> Option<Arc<dyn DiskFile>> {
+        let file = self.disk.open(&self.folder.join(table_file_name(id)));
+        self.remove(id);
+        file.ok()
     }
 
     /// Removes the file of a table.

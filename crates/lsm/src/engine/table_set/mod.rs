@@ -14,6 +14,7 @@
 //! - [`flushed`](Flushed): which versions came with the memtables that were
 //!   flushed a moment ago;
 //! - [`ingest_level`](MergeRange): the level for an ingested table;
+//! - [`set_aside`](SetAsideKeys): which parts of the tables are set aside;
 //! - `retired`: what readers may still hold although it was replaced;
 //! - `removed`: the space of removed files, which is freed a little at a time;
 //! - [`cursors`](LevelCursor): cursors over the tables of a level and over memtables.
@@ -35,6 +36,7 @@ mod ingest_level;
 mod read_state;
 mod removed;
 mod retired;
+mod set_aside;
 mod tables;
 
 pub(crate) use cursors::{LevelCursor, StoreCursor};
@@ -44,6 +46,8 @@ pub(crate) use files::{TableFiles, TableOutput};
 pub(crate) use flushed::{Came, Flushed, RecordedSequences, Version, VersionSequences};
 pub(crate) use ingest_level::MergeRange;
 pub(crate) use read_state::ReadState;
+pub use set_aside::SetAsideKeys;
+pub(crate) use set_aside::tell_tables;
 pub(crate) use tables::{Beside, Tables};
 
 use crate::disk::Disk;
@@ -186,8 +190,40 @@ impl TableSet {
     /// files of the added tables are removed, unless a failed sync leaves it
     /// unknown which manifest is in force.
     pub(crate) fn apply(&self, edit: TableEdit) -> Result<(), Error> {
+        let manifest = lock(&self.manifest);
+        self.apply_to(manifest, edit)
+    }
+
+    /// Sets aside what lies in the tables below a timestamp. Nothing is to come below it any
+    /// more but to tables that this does not see.
+    ///
+    /// # Errors
+    /// As [`TableSet::apply`].
+    pub(crate) fn set_aside(&self, below: Timestamp, keys: SetAsideKeys) -> Result<(), Error> {
+        let manifest = lock(&self.manifest);
+        let edit = set_aside::edit_of(&self.read_state.load(), below, keys);
+        self.apply_to(manifest, edit)
+    }
+
+    /// Keeps no more what was set aside below a timestamp of `up_to` or less.
+    ///
+    /// # Errors
+    /// As [`TableSet::apply`].
+    pub(crate) fn discard(&self, up_to: Timestamp) -> Result<(), Error> {
+        self.apply(TableEdit {
+            discarded: Some(up_to),
+            ..TableEdit::default()
+        })
+    }
+
+    fn apply_to(&self, manifest: MutexGuard<'_, Manifest>, edit: TableEdit) -> Result<(), Error> {
         let lost = self.lost();
-        let obsolete = self.store(lock(&self.manifest), edit)?.show();
+        let obsolete = self.store(manifest, edit)?.show();
+        for id in obsolete.discarded {
+            if let Some(file) = self.files.take(id) {
+                self.retired.add_removed(file);
+            }
+        }
         for id in obsolete.tables {
             if lost.contains(&id) {
                 self.files.move_lost_aside(id);
@@ -195,7 +231,7 @@ impl TableSet {
                 self.files.remove(id);
             }
         }
-        // Now that the files have no names, because one that has is never shortened.
+        // Not earlier, because a file is shortened only once it has no name.
         self.free_retired();
         for (segment, space) in obsolete.segments {
             if let Err(error) = self.free_segments.retire(segment, space) {
@@ -313,6 +349,7 @@ impl TableSet {
             .collect();
         let damaged = state.damaged.iter().map(|noted| noted.range.clone());
         manifest.damaged = damaged.collect();
+        manifest.set_aside = state.set_aside.to_vec();
     }
 
     /// Writes to the manifest how much of the log is durable. Without that, a
@@ -379,6 +416,7 @@ impl StoredEdit<'_> {
         let mut sealed_segments = lock(&set.sealed_segments);
         let before = set.read_state.load();
         let mut state = edit.apply(&before);
+        let (tables, discarded) = set_aside::useless_files(&edit, &before, &state);
         let is_removed = |table: &Table| edit.removed.contains(&table.id());
         let removed = before.tables.iter().map(|(_, table)| table);
         let removed = removed.filter(|table| is_removed(table)).cloned();
@@ -394,11 +432,15 @@ impl StoredEdit<'_> {
             remember(&mut state.flushed, last, set.newer_version_checks_kept);
         }
         set.publish_damage(&state);
+        if !Arc::ptr_eq(&before.set_aside, &state.set_aside) {
+            tell_tables(&state.tables, &state.set_aside);
+        }
         set.read_state.store(Arc::new(state));
         let kept = sealed_segments.split_off(&manifest.least_log_segment);
         let segments = std::mem::replace(&mut *sealed_segments, kept);
         Obsolete {
-            tables: edit.removed,
+            tables,
+            discarded,
             segments,
         }
     }
@@ -407,5 +449,7 @@ impl StoredEdit<'_> {
 /// The files that an edit has made useless.
 struct Obsolete {
     tables: Vec<TableId>,
+    /// The files of tables that were kept, but not live.
+    discarded: Vec<TableId>,
     segments: BTreeMap<u64, SegmentSpace>,
 }

@@ -5,6 +5,7 @@ use super::damaged_ranges::NotedRange;
 use super::flushed::Flushed;
 use super::tables::{Tables, newer};
 use crate::error::Error;
+use crate::manifest::SetAsidePart;
 use crate::memtable::Memtable;
 use crate::table::{DiskAccess, Interrupt, KeyHash};
 use crate::table_id::TableId;
@@ -27,6 +28,8 @@ pub(crate) struct ReadState {
     pub(crate) flushed: Vec<Flushed>,
     /// The parts of the tables that are damaged.
     pub(crate) damaged: Arc<[NotedRange]>,
+    /// The parts of tables that are set aside.
+    pub(crate) set_aside: Arc<[SetAsidePart]>,
 }
 
 impl ReadState {

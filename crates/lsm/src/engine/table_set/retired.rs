@@ -1,6 +1,7 @@
 //! What readers may still hold although it was replaced.
 
 use super::removed::RemovedFiles;
+use crate::disk::DiskFile;
 use crate::executor::{Executor, JobClass};
 use crate::memtable::{Memtable, Remains};
 use crate::options::Environment;
@@ -68,6 +69,11 @@ impl Retired {
         for table in tables.into_iter().filter_map(Arc::into_inner) {
             self.removed.add(table.into_file());
         }
+    }
+
+    /// Frees the space of a file that was removed and that no reader has, from now on.
+    pub(super) fn add_removed(&self, file: Arc<dyn DiskFile>) {
+        self.removed.add(file);
     }
 
     /// Frees at once what waits of the files of tables. Returns whether anything did.

@@ -52,6 +52,9 @@
 //! threshold of such a store rises once it is rebuilt, and from then on the rule is the
 //! same as for any other store.
 //!
+//! A threshold below which the store [sets aside](crate::engine::jobs::set_aside) what it holds
+//! refuses late writes in the same way, but no compaction uses it.
+//!
 //! Ordinary writes are not compared with the threshold. The owner promises that none comes
 //! below it that the store does not have yet: a node in a cluster by the closed timestamp,
 //! which is never lower; a node alone by its own clock, where the threshold may well pass a
@@ -81,6 +84,8 @@ pub(in crate::engine) struct ClosedTimestamp {
     bound: AtomicU64,
     /// The greatest GC threshold that a compaction has used.
     gc_threshold: AtomicU64,
+    /// Below which threshold the store has set aside, or is about to.
+    set_aside_below: AtomicU64,
     comparison_barrier: AtomicU64,
     read_barrier: AtomicU64,
     /// Locked while the closed timestamp must not rise ([`ClosedTimestamp::hold`]), and to raise it.
@@ -93,6 +98,7 @@ impl ClosedTimestamp {
         Self {
             bound: AtomicU64::new(bound.as_u64()),
             gc_threshold: AtomicU64::default(),
+            set_aside_below: AtomicU64::default(),
             comparison_barrier: AtomicU64::default(),
             read_barrier: AtomicU64::default(),
             held: Mutex::default(),
@@ -167,9 +173,10 @@ impl ClosedTimestamp {
         }
     }
 
-    /// The greatest GC threshold that a compaction has used.
+    /// The greatest GC threshold that a compaction has used, or a setting aside.
     fn gc_threshold(&self) -> Timestamp {
-        Timestamp::from_u64(self.gc_threshold.load(Relaxed))
+        let of_compactions = self.gc_threshold.load(Relaxed);
+        Timestamp::from_u64(of_compactions.max(self.set_aside_below.load(Relaxed)))
     }
 
     /// Raises the closed timestamp, if it is lower. The guard and the committer show that the
@@ -188,6 +195,19 @@ impl ClosedTimestamp {
     pub(in crate::engine) fn raise_gc_threshold(&self, gc_threshold: Timestamp) -> Timestamp {
         let before = self.gc_threshold.fetch_max(gc_threshold.as_u64(), Relaxed);
         Timestamp::from_u64(before).max(gc_threshold)
+    }
+
+    /// Refuses from now on all writes below a GC threshold but late ones that were admitted under
+    /// it. The guard and the committer show that the caller holds the closed timestamp and the
+    /// commit lock.
+    pub(in crate::engine) fn set_aside(
+        &self,
+        below: Timestamp,
+        held: &ClosedGuard<'_>,
+        committer: &mut Committer,
+    ) {
+        self.raise(below, held, committer);
+        self.set_aside_below.fetch_max(below.as_u64(), Relaxed);
     }
 
     /// Takes out of a group, which is sorted by timestamp, the writes that are refused, and

@@ -1,13 +1,13 @@
 //! Tables from the writer to the reader, in a file in memory that counts its calls and
 //! can fail.
 
+use super::ahead::ReadAhead;
 use super::block::frame::{Handle, Role};
 use super::block::index::IndexEntry;
 use super::block::writer::BlockWriter;
 use super::block::{BlockBuilder, BlockCursor};
 use super::format::FOOTER_BYTES;
 use super::format::{TableProperties, VERSION};
-use super::read_ahead::ReadAhead;
 use super::record::{DataBlock, RecordBody};
 use super::*;
 use crate::cache::{BlockCache, ReadCounts};

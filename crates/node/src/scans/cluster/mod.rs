@@ -39,8 +39,8 @@ const SINGLES_MAX: usize = 32;
 /// read what it has got is cut off by then.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How many pages are awaited for a batch. So a scan of which all is dead still tells its
-/// client that it goes on.
+/// How many pages a batch waits for at most. So a scan that finds nothing but dead keys still
+/// returns batches, although empty ones.
 const PAGES_AWAITED_MAX: usize = 64;
 
 /// What a client asks for.
@@ -54,7 +54,7 @@ pub struct ClusterScanPlan {
     pub limit: u64,
 }
 
-/// A scan of the whole cluster, as far as it is told.
+/// A scan of the whole cluster that is under way.
 pub struct ClusterScan {
     coordinator: Rc<Coordinator>,
     plan: ClusterScanPlan,
@@ -98,7 +98,7 @@ impl ClusterScan {
         }
     }
 
-    /// Passes over all keys before this one, which lies behind the last one that was told: asks
+    /// Passes over all keys before this one, which lies behind the last one that was returned: asks
     /// all nodes anew from there.
     pub(super) fn skip_to(&mut self, key: &[u8]) {
         let nodes = self.coordinator.peers.nodes();
@@ -131,7 +131,7 @@ impl ClusterScan {
         let mut singles = Singles::new(&self.coordinator, self.plan, patient_until);
         let is_cramped = std::mem::take(&mut self.is_cramped);
         let (mut bytes, mut awaited, mut is_at_end) = (0, 0, false);
-        // The answer begins once all nodes have told their first pages, whatever is in them.
+        // The answer begins once all nodes have sent their first pages, whatever is in them.
         let awaited_max = match first_deadline {
             Some(_) => self.coordinator.peers.nodes(),
             None => PAGES_AWAITED_MAX,
@@ -151,7 +151,7 @@ impl ClusterScan {
                     told.push(Told::Entity(entry));
                 }
                 MergeStep::Fetch(node, item) => {
-                    // A long value is told alone, so that the scan holds no two of them.
+                    // A long value is returned alone, so that the scan holds no two of them.
                     let is_long = item.value_bytes as usize > base::LONG_VALUE_BYTES;
                     if is_long && !told.is_empty() {
                         self.postponed.push_front(MergeStep::Fetch(node, item));
@@ -172,7 +172,7 @@ impl ClusterScan {
                     }
                 }
                 MergeStep::PassedOver => tokio::task::yield_now().await,
-                // What is known already is told before anything is waited for.
+                // What is known already is returned before anything is waited for.
                 MergeStep::Await(..) | MergeStep::TooFewNodes if !told.is_empty() => break,
                 MergeStep::Await(..) if awaited == awaited_max => break,
                 MergeStep::Await(node, start) => {
@@ -265,7 +265,7 @@ enum Told {
 }
 
 impl Told {
-    /// What has told it.
+    /// The step of the merge from which it came.
     fn into_step(self) -> MergeStep {
         match self {
             Self::Entity(entry) => MergeStep::Tell(entry),

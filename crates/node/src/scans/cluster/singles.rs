@@ -146,7 +146,7 @@ async fn read(
     }
 }
 
-/// The version that a page has told, with its value; [`None`] if it does not come.
+/// The version that a page has named, with its value; [`None`] if it does not come.
 async fn fetch(
     coordinator: &Coordinator,
     node: NodeId,

@@ -33,6 +33,7 @@ use lsm::disk::{read_small_file, replace_file};
 use lsm::{Disk, Error};
 use profile::lock;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -40,8 +41,10 @@ const FILE: &str = "SWEEP";
 const KIND: FileKind = FileKind {
     name: FILE,
     magic: *b"kvorumsw",
-    versions: 1..=3,
+    versions: SWEEP_VERSIONS,
 };
+/// The versions of the format of `SWEEP` that this release reads; it writes the last one.
+pub const SWEEP_VERSIONS: RangeInclusive<u32> = 1..=3;
 /// The first version whose checkpoints are used.
 const VERSION_OF_TOKENS: u32 = 3;
 /// The longest file that is read: several times the size for the most nodes, all of whose

@@ -21,7 +21,7 @@ pub(super) fn of(view: View<'_>, clocks: &Clocks<'_>, refusing: &Refusing<'_>) -
 }
 
 /// What may be lost, an advice for each loss. A node that was itself away at the last full
-/// repair knows less of it than others do. Once the stores are filled there is nothing to wait
+/// repair knows less of it than others do. Once the stores are rebuilt there is nothing to wait
 /// for, and what is lost stays lost.
 fn of_losses(view: View<'_>) -> Vec<Advice> {
     let reports = || {

@@ -289,6 +289,15 @@ impl Compactor {
         }
     }
 
+    /// Gives up the compaction that is under way, and lets none begin before `change` is made.
+    pub(crate) fn pause<T>(&self, core: &Core, change: impl FnOnce() -> T) -> T {
+        let mut state = lock(&self.state);
+        if let Some(compaction) = state.current.take() {
+            compaction.abandon(core);
+        }
+        change()
+    }
+
     /// Abandons the compaction that is under way, and removes its files.
     pub(crate) fn abandon(&self, core: &Core) {
         let mut state = lock(&self.state);

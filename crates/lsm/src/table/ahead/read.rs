@@ -9,8 +9,8 @@
 //! A walk that nobody waits for, over a table that the system hardly has in its memory, reads
 //! past that memory: what it reads is seldom read again.
 
-use super::block::frame::{Handle, zeros};
 use crate::disk::{DirectReader, DiskFile};
+use crate::table::block::frame::{Handle, zeros};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ const GAP_BYTES_MAX: u64 = 16 << 10;
 
 /// A piece of a table's file, for one walk. Blocks share its memory.
 #[derive(Default)]
-pub(super) struct ReadAhead {
+pub(in crate::table) struct ReadAhead {
     /// The piece, and perhaps room behind it from a longer one before.
     piece: Arc<[u8]>,
     /// Where the piece lies in the file.
@@ -61,7 +61,7 @@ enum Direct {
 impl ReadAhead {
     /// The bytes of the frame at `handle`, as a part of a piece. Reads another piece if
     /// needed, which ends at `end` at the latest. [`None`] if that failed.
-    pub(super) fn frame(
+    pub(in crate::table) fn frame(
         &mut self,
         file: &dyn DiskFile,
         handle: Handle,
@@ -78,35 +78,35 @@ impl ReadAhead {
     }
 
     /// The same, with pieces of at most so many bytes.
-    pub(super) fn up_to(&mut self, bytes_max: usize) -> &mut Self {
+    pub(in crate::table) fn up_to(&mut self, bytes_max: usize) -> &mut Self {
         self.bytes_max = bytes_max;
         self
     }
 
     /// Pieces are to be read past the system's memory from now on.
-    pub(super) fn enable_direct_reads(&mut self) {
+    pub(in crate::table) fn enable_direct_reads(&mut self) {
         self.direct = Direct::Asked;
     }
 
     /// Memory to unpack a block into.
-    pub(super) fn spare(&mut self) -> &mut Arc<[u8]> {
+    pub(in crate::table) fn spare(&mut self) -> &mut Arc<[u8]> {
         &mut self.spare
     }
 
     /// The memory that it holds, in bytes.
-    pub(super) fn memory_bytes(&self) -> usize {
+    pub(in crate::table) fn memory_bytes(&self) -> usize {
         self.piece.len() + self.spare.len()
     }
 
     /// Holds no file any more, until the next piece is read.
-    pub(super) fn close(&mut self) {
+    pub(in crate::table) fn close(&mut self) {
         if let Direct::Open(_) = self.direct {
             self.direct = Direct::Asked;
         }
     }
 
     /// The walk passes over a block: the next read gets a single one.
-    pub(super) fn begin_anew(&mut self) {
+    pub(in crate::table) fn begin_anew(&mut self) {
         self.next_bytes = 0;
         self.last_end = 0;
     }
@@ -198,7 +198,7 @@ impl ReadAhead {
 
 /// What holds a piece of so many bytes.
 #[cfg(test)]
-pub(super) fn of_bytes(bytes: usize) -> ReadAhead {
+pub(in crate::table) fn of_bytes(bytes: usize) -> ReadAhead {
     ReadAhead {
         piece: zeros(bytes),
         ..ReadAhead::default()

@@ -1,6 +1,6 @@
 //! What scans that follow each other have read ahead.
 
-use super::read_ahead::ReadAhead;
+use super::read::ReadAhead;
 use crate::table_id::TableId;
 use crate::waits::lock;
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ struct Pieces {
 
 impl ScanAhead {
     /// What was read ahead of a table by the last walk that has not come to its end.
-    pub(super) fn take(&self, table: TableId) -> Option<ReadAhead> {
+    pub(in crate::table) fn take(&self, table: TableId) -> Option<ReadAhead> {
         let mut pieces = lock(&self.pieces);
         let ahead = pieces.of_tables.remove(&table)?;
         pieces.bytes -= ahead.memory_bytes();
@@ -43,7 +43,7 @@ impl ScanAhead {
     }
 
     /// Keeps what a walk over a table has read ahead, if there is room for it.
-    pub(super) fn keep(&self, table: TableId, mut ahead: ReadAhead) {
+    pub(in crate::table) fn keep(&self, table: TableId, mut ahead: ReadAhead) {
         ahead.close();
         let mut pieces = lock(&self.pieces);
         if pieces.bytes + ahead.memory_bytes() <= BYTES_MAX {
@@ -70,7 +70,7 @@ impl ScanAhead {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::read_ahead::of_bytes;
+    use crate::table::ahead::read::of_bytes;
 
     #[test]
     fn it_keeps_what_there_is_room_for() {

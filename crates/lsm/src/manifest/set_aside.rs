@@ -1,0 +1,86 @@
+//! Parts of tables that are set aside: see [`set_aside`](crate::engine::jobs::set_aside).
+
+use super::take_key;
+use crate::table_id::TableId;
+use base::{ByteReader, Timestamp};
+use bytes::Bytes;
+use std::collections::BTreeSet;
+
+/// Keys of a table of which what is below a timestamp is not part of the store any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SetAsidePart {
+    /// The table. It is live, or its file is kept.
+    pub(crate) table: TableId,
+    /// The length of the table's file in bytes.
+    pub(crate) file_bytes: u64,
+    /// How many versions the table holds, of these keys and others.
+    pub(crate) versions: u64,
+    /// The timestamp.
+    pub(crate) below: Timestamp,
+    /// Whether what is below is kept for the operator, and the table's file for as long.
+    pub(crate) is_kept: bool,
+    /// The first key.
+    pub(crate) first_key: Bytes,
+    /// The last key.
+    pub(crate) last_key: Bytes,
+}
+
+impl SetAsidePart {
+    /// Whether a version is in the part.
+    pub(crate) fn includes(&self, key: &[u8], timestamp: Timestamp) -> bool {
+        timestamp < self.below && *self.first_key <= *key && *key <= *self.last_key
+    }
+
+    pub(super) fn put(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.table.0.to_le_bytes());
+        bytes.extend_from_slice(&self.file_bytes.to_le_bytes());
+        bytes.extend_from_slice(&self.versions.to_le_bytes());
+        bytes.extend_from_slice(&self.below.as_u64().to_le_bytes());
+        bytes.push(u8::from(self.is_kept));
+        super::put_key(bytes, Some(&self.first_key));
+        super::put_key(bytes, Some(&self.last_key));
+    }
+
+    fn take(reader: &mut ByteReader<'_>) -> Option<Self> {
+        Some(Self {
+            table: TableId(reader.u64()?),
+            file_bytes: reader.u64()?,
+            versions: reader.u64()?,
+            below: Timestamp::from_u64(reader.u64()?),
+            is_kept: match reader.u8()? {
+                0 => false,
+                1 => true,
+                _ => return None,
+            },
+            first_key: take_key(reader)??,
+            last_key: take_key(reader)??,
+        })
+    }
+}
+
+/// Takes the parts that are set aside; `None` if no store wrote them. `live` are the tables that
+/// are live, and all have numbers below `next_table`.
+pub(super) fn parts_set_aside(
+    reader: &mut ByteReader<'_>,
+    live: &BTreeSet<TableId>,
+    next_table: TableId,
+) -> Option<Vec<SetAsidePart>> {
+    let count = reader.u32()?;
+    let mut parts = Vec::new();
+    for _ in 0..count {
+        let part = SetAsidePart::take(reader)?;
+        if part.first_key > part.last_key || part.table >= next_table {
+            return None;
+        }
+        parts.push(part);
+    }
+    let kept = kept_tables(&parts);
+    let has_table = |part: &SetAsidePart| live.contains(&part.table) || kept.contains(&part.table);
+    parts.iter().all(has_table).then_some(parts)
+}
+
+/// The tables of which a part is kept.
+pub(crate) fn kept_tables(parts: &[SetAsidePart]) -> BTreeSet<TableId> {
+    let kept = parts.iter().filter(|part| part.is_kept);
+    kept.map(|part| part.table).collect()
+}

@@ -1,0 +1,7 @@
+//! What a walk over a table reads ahead, and what it leaves to the next walk.
+
+mod read;
+mod scan;
+
+pub(in crate::table) use read::ReadAhead;
+pub use scan::ScanAhead;

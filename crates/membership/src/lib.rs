@@ -407,6 +407,11 @@ impl Membership {
         taken_over.saturating_add(inner.environment.acknowledged.durable())
     }
 
+    /// Whether a peer is known to lack nothing.
+    pub fn is_whole(&self, peer: NodeId) -> bool {
+        lock(&self.inner.state).is_whole(peer)
+    }
+
     /// Takes what a peer reports on a connection with this start.
     pub fn heard_report(&self, peer: NodeId, start: &StartWatch, report: StoreReport) {
         let schedule = lock(&self.inner.state).hear_report(peer, start, report);

@@ -62,7 +62,8 @@ pub(super) fn opening(
     let was_learner =
         same_store.is_some_and(|loaded| loaded.replica_state == ReplicaState::Learner);
     let is_learner = confirmation.replica_state() == ReplicaState::Learner;
-    let last_loss = if is_learner && !was_learner {
+    // What an operator accepts may be a copy, which lacks what its sessions have brought since.
+    let last_loss = if is_learner && !was_learner || accept_data_loss {
         draw_loss(random)
     } else {
         same_store.map_or(0, |loaded| loaded.last_loss)

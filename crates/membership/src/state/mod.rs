@@ -403,6 +403,14 @@ impl MembershipState {
         !std::mem::replace(&mut self.is_count_write_scheduled, true)
     }
 
+    /// See [`Membership::is_whole`](super::Membership::is_whole).
+    pub(crate) fn is_whole(&self, peer: NodeId) -> bool {
+        let known = self.peers.get(peer.index());
+        known.is_some_and(|known| {
+            known.remembered.is_some() && known.unremembered.is_none() && known.lost.is_none()
+        })
+    }
+
     /// See [`Membership::store_of`](super::Membership::store_of).
     pub(crate) fn store_of(&self, peer: NodeId) -> Option<u64> {
         self.peers.get(peer.index())?.store_id

@@ -104,7 +104,8 @@ impl HandshakePolicy for NodeHandshakes {
     fn heard_report(&self, name: &str, start: &StartWatch, report: StoreReport) {
         if let Some(peer) = self.id_of(name) {
             self.membership.heard_report(peer, start, report);
-            self.store_side.heard(name, report.gc_threshold);
+            let is_whole = self.membership.is_whole(peer);
+            self.store_side.heard(name, report.gc_threshold, is_whole);
         }
     }
 
@@ -141,7 +142,9 @@ impl HandshakePolicy for NodeHandshakes {
             self.membership.observed(peer);
         }
         // By now the store knows whether it lacks something, as far as this peer can tell.
-        self.store_side.heard(&theirs.name, theirs.gc_threshold);
+        let is_whole = self.membership.is_whole(peer) && theirs.replica_state.is_voter();
+        self.store_side
+            .heard(&theirs.name, theirs.gc_threshold, is_whole);
         Box::pin(async { recorded.await.unwrap_or(false).then_some(watch).flatten() })
     }
 

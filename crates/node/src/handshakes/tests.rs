@@ -51,6 +51,7 @@ fn the_gc_threshold_of_a_hello_is_heard() {
         store_id: 77,
         starts: [77].into(),
         gc_threshold: at(10),
+        replica_state: ReplicaState::Voter,
         ..ours.clone()
     };
     let _recorded = handshakes.record_peer(&theirs, &ours);

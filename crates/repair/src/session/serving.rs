@@ -1,6 +1,6 @@
 //! How a node serves the repair writes of other nodes, and the requests of sessions.
 
-use super::part::{Advance, Agreed, Known, RangeId, UnknownRange, report_unreadable};
+use super::part::{Advance, Agreed, Known, Participant, RangeId, UnknownRange, report_unreadable};
 use super::worker::RepairWorker;
 use base::{Entry, Timestamp};
 use bytes::Bytes;
@@ -311,11 +311,17 @@ impl RepairWorker {
         }
     }
 
-    /// Makes durable what a session has streamed. Whatever else it has brought is durable once the
-    /// store is synced. Returns whether this node takes part in the session: after a restart it may
+    /// Makes durable what a session has streamed, and whatever else the store has committed. Returns
+    /// whether this node takes part in the session: after a restart it may
     /// have lost what the session has brought since the last checkpoint.
     async fn commit_streamed(&self, session: SessionId) -> bool {
-        match self.in_background(move |own| own.commit(session)).await {
+        let engine = self.sessions.environment.engine.clone();
+        // The store's side syncs once more, in a job for which requests wait: little is left then.
+        let commit = move |own: &mut Participant| {
+            let committed = own.commit(session)?;
+            Ok(committed.and_then(|()| engine.sync()))
+        };
+        match self.in_background(commit).await {
             Some(Ok(Ok(()))) => true,
             Some(Ok(Err(error))) => {
                 tracing::error!(%error, "cannot store what a repair has streamed");
@@ -342,17 +348,7 @@ impl RepairWorker {
                     _ => RepairAnswer::Failed,
                 }
             }
-            SessionId::Incremental(_) => {
-                let engine = environment.engine.clone();
-                match self.in_background(move |_| engine.sync()).await {
-                    Some(Ok(())) => RepairAnswer::Done,
-                    Some(Err(error)) => {
-                        tracing::error!(%error, "a repair cannot sync the store");
-                        self.refusal()
-                    }
-                    None => self.refusal(),
-                }
-            }
+            SessionId::Incremental(_) => RepairAnswer::Done,
         }
     }
 

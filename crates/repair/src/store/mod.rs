@@ -240,7 +240,11 @@ impl StoreSide {
 
     /// Takes note of the GC threshold that the member `name` names, if that is believed. If it
     /// cannot be taken over, it is once it is named again.
-    pub fn heard(self: &Arc<Self>, name: &str, gc_threshold: Timestamp) {
+    ///
+    /// `is_whole` says whether that member is known to lack nothing. A voter that is behind sets
+    /// nothing aside by the word of any other one, so that one is left that has it all. It does not
+    /// count meanwhile, and takes the threshold over in the next full session at the latest.
+    pub fn heard(self: &Arc<Self>, name: &str, gc_threshold: Timestamp, is_whole: bool) {
         if gc_threshold <= self.shared.gc_threshold()
             || !self.believes(name, gc_threshold)
             || self.is_from_future(gc_threshold)
@@ -248,6 +252,17 @@ impl StoreSide {
             return;
         }
         self.shared.hear(gc_threshold);
+        if self.shared.is_behind() && !is_whole && self.is_to_fall_behind() {
+            return self.log.line("behind".to_owned(), |_left_out| {
+                tracing::error!(
+                    node = name,
+                    %gc_threshold,
+                    "a peer that may lack data itself names a GC threshold that this store has \
+                     not helped to raise: this store's reads and acks do not count until a peer \
+                     that lacks nothing, or a full repair, settles it"
+                );
+            });
+        }
         if !self.is_hearing.swap(true, AcqRel) {
             self.spawn(|side| {
                 side.is_hearing.store(false, Relaxed);
@@ -360,7 +375,17 @@ impl StoreSide {
         Ok(())
     }
 
+    /// Makes a step. If it cannot be done, what the store has lost by it is stepped next.
     fn step(&self, writer: &mut Writer, event: StoreEvent) -> Result<Option<SessionAnswer>, Error> {
+        let loss = writer.loss;
+        let done = self.act(writer, event);
+        if done.is_err() {
+            writer.loss = loss;
+        }
+        done
+    }
+
+    fn act(&self, writer: &mut Writer, event: StoreEvent) -> Result<Option<SessionAnswer>, Error> {
         if writer.is_closed {
             return Err(Error::Closed);
         }
@@ -406,10 +431,7 @@ impl StoreSide {
         let keys = if is_of_damage {
             SetAsideKeys::Damaged
         } else {
-            if matches!(
-                membership.replica_state(),
-                ReplicaState::Voter | ReplicaState::Starting
-            ) {
+            if self.is_to_fall_behind() {
                 writer.loss = membership.fall_behind()?;
             }
             SetAsideKeys::All
@@ -419,6 +441,15 @@ impl StoreSide {
         engine.set_aside(below, keys)?;
         self.shared.note_set_aside();
         Ok(())
+    }
+
+    /// Whether the store counts, or may come to, and an operator has not accepted it as it is.
+    fn is_to_fall_behind(&self) -> bool {
+        let replica_state = self.environment.membership.replica_state();
+        matches!(
+            replica_state,
+            ReplicaState::Voter | ReplicaState::Starting
+        )
     }
 
     /// Puts a state in force: first for what is admitted from now on, then for what is on its way.

@@ -144,7 +144,7 @@ impl Opened {
     }
 
     fn hear(&self, gc_threshold: Timestamp) {
-        self.side.heard("b", gc_threshold);
+        self.side.heard("b", gc_threshold, true);
         (self.run_jobs)();
     }
 
@@ -325,6 +325,25 @@ fn a_store_that_is_behind_is_a_learner_durably_before_it_takes_the_threshold_ove
             break;
         }
     }
+}
+
+#[test]
+fn a_voter_sets_nothing_aside_by_the_word_of_a_store_that_lacks_something() {
+    let node = TestNode::new();
+    let opened = node.open();
+    let old = at(GRACE_MS + 9);
+    opened.write(old, lsm::Admission::Ordinary).unwrap();
+    opened.side.heard("b", at(GRACE_MS), false);
+    (opened.run_jobs)();
+    assert!(opened.side.shared().is_behind());
+    assert_eq!(opened.side.record(), StoreRecord::default());
+    assert!(!opened.membership.replica_state().lacks());
+    // A learner does.
+    opened.membership.fall_behind().unwrap();
+    opened.side.heard("b", at(GRACE_MS), false);
+    (opened.run_jobs)();
+    assert_eq!(opened.side.record().gc_threshold, at(GRACE_MS));
+    assert_eq!(opened.engine.get(b"key").unwrap(), None);
 }
 
 #[test]

@@ -56,10 +56,10 @@ pub const CONTACT: u64 = 32768;
 /// The features of this build with the names that people read.
 pub const FEATURES: [(&str, u64); 11] = [
     ("replica-state", REPLICA_STATE),
-    ("repair-sessions", SESSIONS),
+    ("repair", SESSIONS),
     ("heartbeat-reports", REPORT),
     ("rebuild", REBUILDS_OUTDATED),
-    ("gc-threshold", GC_THRESHOLD),
+    ("tombstone-gc", GC_THRESHOLD),
     ("many-writes", MANY),
     ("scan-pages", PAGES),
     ("traces", TRACES),

@@ -64,6 +64,15 @@ impl Host {
         }
     }
 
+    /// The copy of a key that the store has set aside, and has not got back.
+    pub(crate) fn set_aside(&self, key: u64) -> Option<Entry> {
+        let state = self.state.borrow();
+        let engine = state.process.as_ref()?.node.engine();
+        let page = engine.copies_set_aside(&key_bytes(key), 1).unwrap();
+        let mut copies = page.copies.into_iter();
+        copies.find(|entry| entry.key() == key_bytes(key))
+    }
+
     /// What the process would answer to a read of a key: its GC threshold, and the version. [`None`]
     /// if it does not count, or has none.
     pub(crate) fn answers_with(&self, key: u64) -> Option<(Timestamp, Entry)> {

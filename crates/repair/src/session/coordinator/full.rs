@@ -166,7 +166,10 @@ impl RepairWorker {
             sessions.store_checkpoint(None);
             greatest = greatest.max(by);
             let token = session.token;
-            if by.session == token.session && by.attempt < u32::MAX {
+            if by.session == token.session
+                && by.attempt < u32::MAX
+                && !session.checkpoint.taking_part.is_empty()
+            {
                 // It has gone on before this node was restarted.
                 stored = Some(session.checkpoint);
             } else if by.session != token.session {

@@ -55,6 +55,8 @@ fn a_repair_write_of_the_attempt_before_is_refused() {
                 held.is_some_and(|held| held.kind() == Kind::Value)
             };
             let leading = &world.hosts[coordinator];
+            // The session takes longer than the restart of a node.
+            world.network.set_delay(coordinator, lacking, &(50..=50));
             let before = world.hosts[lacking].repair_requests().unwrap_or(0);
             leading.order_repair(RepairKind::Full);
             let began = Instant::now();
@@ -85,7 +87,7 @@ fn a_repair_write_of_the_attempt_before_is_refused() {
                 "it came with the token before"
             );
             gone_on.set(gone_on.get() + u32::from(goes_on));
-            sleep(GRACE).await;
+            sleep(LONG / 2).await;
             risen.set(risen.get() + u32::from(goes_on && forgotten(leading) > timestamp));
             all_forget(&world, timestamp).await;
             for _ in 0..4 {

@@ -8,7 +8,7 @@ use super::{
 use crate::host::{Acceptance, Copy, Crash, Host, key_bytes};
 use crate::scenario::Scenario;
 use crate::value;
-use base::{Entry, Expiry, Timestamp};
+use base::{Entry, Expiry};
 use checker::{Action, Content, OperationId, Outcome, Request};
 use cluster::comparison::RepairKind;
 use lsm::Durability;

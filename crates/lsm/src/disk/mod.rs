@@ -109,7 +109,8 @@ pub trait Disk: Send + Sync {
     /// estimate, because others write too and a quota may allow less.
     ///
     /// # Errors
-    /// As [`Disk::create_folder`].
+    /// As [`Disk::create_folder`]; also if the folder is locked and its path has come to name
+    /// another one.
     fn available_bytes(&self, folder: &Path) -> io::Result<u64>;
 
     /// Takes the lock of a folder without waiting, and holds it until the result is

@@ -451,6 +451,18 @@ impl Engine {
         self.inner.core.statistics()
     }
 
+    /// Looks at the store's folder, and returns how many bytes its file system has left, if that
+    /// can say so. If the folder or the log in it was moved or removed, no write is taken until a
+    /// later look finds it: [`Statistics::failing`]. Call it every second or so. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], [`Error::Io`].
+    pub fn look_at_folder(&self) -> Result<Option<u64>, Error> {
+        let core = &self.inner.core;
+        let _folder_lock = core.background.folder_lock().hold()?;
+        core.look_at_folder()
+    }
+
     /// Whether puts are accepted now: the disk has room, and the store is not poisoned.
     /// Reads nothing but memory.
     #[must_use]

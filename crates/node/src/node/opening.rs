@@ -271,12 +271,7 @@ impl Node {
         let scan_memory = ScanMemory::of(memory.scans_bytes, config.scan_batch_bytes());
         let sweeps = Sweeps::open(sweep_environment, journal);
         let compactions = Compactions::new(engine.clone(), Arc::clone(&clock));
-        let report = OwnReport::new(
-            seams.disk,
-            config.data.clone(),
-            Arc::clone(&clock),
-            Arc::clone(executor),
-        );
+        let report = OwnReport::new(engine.clone(), Arc::clone(&clock), Arc::clone(executor));
         Ok(Self {
             placement,
             background,

@@ -2,18 +2,19 @@
 
 use super::FRESH;
 use base::Clock;
-use lsm::{Disk, Executor, JobClass};
+use lsm::{Executor, JobClass};
 use profile::lock;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
+/// Looks at the data folder, and returns how many bytes its disk has left, if it says so. Blocks.
+pub(super) type Look = Box<dyn Fn() -> Option<u64> + Send + Sync>;
+
 /// Asks the disk what it has left: by one job of [`JobClass::Owner`] at a time, whose answer all
 /// who wait get, and those who come within [`FRESH`].
 pub(super) struct FreeSpace {
-    disk: Arc<dyn Disk>,
-    folder: PathBuf,
+    look: Look,
     clock: Arc<dyn Clock>,
     executor: Arc<dyn Executor>,
     state: Mutex<State>,
@@ -30,15 +31,9 @@ struct State {
 }
 
 impl FreeSpace {
-    pub(super) fn new(
-        disk: Arc<dyn Disk>,
-        folder: PathBuf,
-        clock: Arc<dyn Clock>,
-        executor: Arc<dyn Executor>,
-    ) -> Arc<Self> {
+    pub(super) fn new(look: Look, clock: Arc<dyn Clock>, executor: Arc<dyn Executor>) -> Arc<Self> {
         Arc::new(Self {
-            disk,
-            folder,
+            look,
             clock,
             executor,
             state: Mutex::default(),
@@ -73,7 +68,7 @@ impl FreeSpace {
 
     /// The job.
     fn ask(&self) {
-        let free = self.disk.available_bytes(&self.folder).ok();
+        let free = (self.look)();
         let mut state = lock(&self.state);
         state.last = Some((free, self.clock.monotonic()));
         state.is_asked = false;

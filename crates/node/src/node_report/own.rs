@@ -4,9 +4,8 @@ use super::examiner::EXAMINE_MAX;
 use super::free_space::FreeSpace;
 use super::{ClientActivity, NodeSnapshot, SeeActivity, SeeStatus};
 use base::Clock;
-use lsm::{Disk, Executor};
+use lsm::{Engine, Executor};
 use peer::{LinkStatus, NodeReport, ReportedStatus};
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -22,16 +21,11 @@ pub(crate) struct OwnReport {
 }
 
 impl OwnReport {
-    /// Of a node whose store lies in this folder of this disk. `executor` runs the jobs that ask
-    /// the disk.
-    pub(crate) fn new(
-        disk: Arc<dyn Disk>,
-        folder: PathBuf,
-        clock: Arc<dyn Clock>,
-        executor: Arc<dyn Executor>,
-    ) -> Self {
+    /// Of a node with this store. `executor` runs the jobs that ask its disk.
+    pub(crate) fn new(engine: Engine, clock: Arc<dyn Clock>, executor: Arc<dyn Executor>) -> Self {
+        let look = Box::new(move || engine.look_at_folder().ok().flatten());
         Self {
-            free_space: FreeSpace::new(disk, folder, Arc::clone(&clock), executor),
+            free_space: FreeSpace::new(look, Arc::clone(&clock), executor),
             clock,
             see_activity: OnceLock::new(),
             see_status: OnceLock::new(),

@@ -46,9 +46,9 @@ impl Machine {
     }
 
     fn free_space(&self) -> Arc<FreeSpace> {
+        let disk = Arc::clone(&self.disk);
         FreeSpace::new(
-            Arc::clone(&self.disk) as Arc<dyn Disk>,
-            Path::new("/data").to_owned(),
+            Box::new(move || disk.available_bytes(Path::new("/data")).ok()),
             Arc::clone(&self.clock) as Arc<dyn Clock>,
             Arc::clone(&self.executor) as Arc<dyn Executor>,
         )

@@ -1,7 +1,7 @@
 //! `kvorum serve`: what a node keeps, how it stops, what it refuses.
 
 use crate::support::{
-    Process, free_port, full_pipe, kvorum, local, request, serve, socket, started,
+    Process, free_port, full_pipe, kvorum, local, request, serve, socket, started, wait_until,
     wait_until_closed,
 };
 use rustix::process::Signal;
@@ -122,6 +122,31 @@ fn a_damaged_store_is_refused_with_its_path() {
         end.line().contains(folder.path().to_str().unwrap()),
         "{end:?}"
     );
+}
+
+#[test]
+fn a_node_whose_folder_is_removed_takes_no_writes() {
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = temporary.path().join("node");
+    let port = free_port();
+    let mut node = started(&mut serve(port, &folder), port);
+    put(port, b"value");
+    std::fs::remove_dir_all(&folder).unwrap();
+    let failing = wait_until("the node says that its folder is gone", || {
+        let (_, body) = request(port, "GET", "/v0/status", b"")?;
+        let status: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        status["store"]["failing"].as_str().map(str::to_owned)
+    });
+    assert!(failing.contains("cannot be reached any more"), "{failing}");
+    let refused = request(port, "PUT", "/v0/entity?id=lost", b"value");
+    assert!(matches!(refused, Some((503, _))), "{refused:?}");
+    let read = request(port, "GET", "/v0/entity?id=k", b"");
+    assert!(matches!(read, Some((200, _))), "{read:?}");
+    let (_, metrics) = request(port, "GET", "/metrics", b"").unwrap();
+    let metrics = String::from_utf8(metrics).unwrap();
+    assert!(metrics.contains("\nkvorum_store_failing 1"), "{metrics}");
+    node.signal(Signal::TERM);
+    node.end();
 }
 
 #[test]

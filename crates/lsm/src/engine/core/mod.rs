@@ -29,6 +29,7 @@ use crate::options::{Environment, Options};
 use crate::waits::sites as wait_sites;
 use base::Timestamp;
 use log::Log;
+use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -145,6 +146,29 @@ impl Core {
             self.background
                 .schedule(EngineJob::RetrySegment, RETRY_DELAY);
         }
+    }
+
+    /// Looks at the folder and at the log's file in it. While they are not there the store is
+    /// failing. Returns how many bytes the file system has left; [`None`] if it cannot say that.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn look_at_folder(&self) -> Result<Option<u64>, Error> {
+        let Environment { disk, folder, .. } = &self.environment;
+        let available = match disk.available_bytes(folder) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(None),
+            Err(error) => Err(Error::io("use", folder, error)),
+        };
+        let looked =
+            available.and_then(|bytes| self.log.lock().writer.check_name().map(|()| bytes));
+        match &looked {
+            Ok(_) => self.health.failing().worked(Work::Folder),
+            Err(error) => {
+                let _is_new = self.health.failing().note(Work::Folder, error, self.now());
+            }
+        }
+        looked
     }
 
     /// Checks that a compaction or an ingest that takes so many bytes leaves the room that the

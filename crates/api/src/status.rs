@@ -215,8 +215,8 @@ pub struct Clock {
     /// The same as a word; left out if it refuses none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = [
-        "stopping", "far", "unmet", "new store", "timestamps ahead", "disk", "restored store",
-        "no time", "no timestamps left",
+        "stopping", "far", "unmet", "none near", "new store", "timestamps ahead", "disk",
+        "restored store", "no time", "no timestamps left",
     ]))]
     pub refuses_because: Option<String>,
 }

@@ -119,6 +119,7 @@ fn refusal_word(why: NoTimestamp) -> &'static str {
         NoTimestamp::Far => "far",
         NoTimestamp::Unmet => "unmet",
         NoTimestamp::Unheard { .. } => "new store",
+        NoTimestamp::NoneNear => "none near",
         NoTimestamp::Ahead { .. } => "timestamps ahead",
         NoTimestamp::Bound => "disk",
         NoTimestamp::Outdated => "restored store",

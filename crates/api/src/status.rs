@@ -167,6 +167,9 @@ pub struct RebuildOverview {
     /// About; left out as long as it cannot be told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds_left: Option<u64>,
+    /// Why it stands still; left out while it goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stalled_because: Option<String>,
 }
 
 /// A pass that runs.

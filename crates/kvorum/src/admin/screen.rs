@@ -209,9 +209,10 @@ fn known(figure: Option<String>) -> String {
 
 fn rebuild_line(node: &NodeOverview) -> Option<String> {
     let rebuild = node.rebuild.as_ref()?;
-    let left = match rebuild.seconds_left {
-        Some(seconds) => format!(", about {} left", span(seconds)),
-        None => String::new(),
+    let left = match (&rebuild.stalled_because, rebuild.seconds_left) {
+        (Some(why), _) => format!("; it stands still, because {why}"),
+        (None, Some(seconds)) => format!(", about {} left", span(seconds)),
+        (None, None) => String::new(),
     };
     Some(format!(
         "{} is being filled: {:.0}%, {} received{left}",
@@ -314,6 +315,7 @@ mod tests {
                 received_keys: 7,
                 share: 0.25,
                 seconds_left: Some(600),
+                stalled_because: None,
             }),
             compaction: Some(CompactionOverview {
                 seconds: 300,
@@ -328,6 +330,13 @@ mod tests {
             ..serving("a", "voter")
         };
         let expired = NodeOverview {
+            rebuild: Some(RebuildOverview {
+                received_bytes: 300 << 20,
+                received_keys: 7,
+                share: 0.25,
+                seconds_left: None,
+                stalled_because: Some("its disk has no room".to_owned()),
+            }),
             certificate_seconds_left: Some(0),
             non_owned: Some(NonOwnedCopies {
                 bound_unix_ms: None,
@@ -411,6 +420,10 @@ mod tests {
             (
                 Tone::Plain,
                 "a is being filled: 25%, 300 MiB received, about 10m left",
+            ),
+            (
+                Tone::Plain,
+                "b is being filled: 25%, 300 MiB received; it stands still, because its disk has no room",
             ),
             (
                 Tone::Plain,

@@ -46,11 +46,17 @@ fn check_data(config: &NodeConfig, disk: &dyn Disk) -> Result<(), OpenError> {
     } else {
         ""
     };
-    tracing::warn!(
-        folder = %config.data.display(),
+    let folder = config.data.display();
+    let text = format!(
         "the data folder holds no store: this node begins with an empty one. If it had data, stop \
          it: its disk may not be mounted{others}. With --expect-data it would refuse to start"
     );
+    // Several nodes on one machine are there to try them.
+    if config.members.count() > 1 && config.members.is_loopback_only() {
+        tracing::info!(%folder, "{text}");
+    } else {
+        tracing::warn!(%folder, "{text}");
+    }
     Ok(())
 }
 

@@ -236,6 +236,58 @@ async fn a_limit_counts_over_all_streams() {
     }
 }
 
+/// What a node lists by a delimiter, from the key on that the request names.
+fn listed(request: &crate::testing::Received) -> Vec<u8> {
+    let query = request.line.split_once("start=").unwrap().1;
+    let start = query.split(['&', ' ']).next().unwrap();
+    let start = crate::parse_percent(start.as_bytes()).unwrap();
+    let lines = [
+        ("a/", "{\"prefix\":\"a/\"}\n"),
+        ("b", "{\"key\":\"b\",\"version\":\"9\"}\n"),
+        ("c/", "{\"prefix\":\"c/\"}\n"),
+    ];
+    let lines = lines.iter().filter(|(name, _)| name.as_bytes() >= &*start);
+    let lines: Vec<String> = lines.map(|(_, line)| (*line).to_owned()).collect();
+    stream(&lines, Some(Trailers::default()))
+}
+
+#[tokio::test]
+async fn a_level_of_a_tree_goes_on_behind_its_last_line() {
+    let mut request = ScanRequest::all(Scope::Cluster);
+    request.delimiter = Some(b"/".to_vec());
+    let all = listed(&crate::testing::Received {
+        line: "GET /v0/entities?start=%00".to_owned(),
+        fields: Vec::new(),
+        body: Vec::new(),
+    });
+    for cut in 0..=all.len() {
+        let dies = TestNode::new(vec![Script::Cut(all[..cut].to_vec())]);
+        let lives = TestNode::answering(|request| Script::Answer(listed(request)));
+        let client = client(&[&dies.node, &lives.node]);
+        let mut reader = client.scan(request.clone());
+        let mut told = Vec::new();
+        while let Some(line) = reader.next_line().await.unwrap() {
+            told.push(match line {
+                ListedLine::Entity(entity) => entity.key,
+                ListedLine::Prefix(prefix) => prefix,
+            });
+        }
+        assert_eq!(told, [&b"a/"[..], b"b", b"c/"], "cut at {cut}");
+    }
+}
+
+#[tokio::test]
+async fn a_level_below_a_prefix_names_the_prefix_and_the_delimiter() {
+    let node = TestNode::answering(|_| Script::Answer(stream(&[], Some(Trailers::default()))));
+    let client = client(&[&node.node]);
+    let mut request = ScanRequest::all(Scope::Cluster);
+    request.set_prefix(b"b/");
+    request.delimiter = Some(b"/".to_vec());
+    assert!(client.scan(request).next_line().await.unwrap().is_none());
+    let asked = "start=b%2F&delimiter=%2F&prefix=b%2F&scope=cluster";
+    assert!(node.lines()[0].contains(asked), "{:?}", node.lines());
+}
+
 #[tokio::test]
 async fn the_scan_of_a_node_stays_at_that_node_and_patience_ends() {
     let node = TestNode::new(vec![Script::Cut(Vec::new())]);

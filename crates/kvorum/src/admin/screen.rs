@@ -1,7 +1,7 @@
 //! The overview of a cluster as one screen.
 
 use super::overview::{NodeOverview, Overview, QuorumOverview};
-use api::cluster::{Advice, Quantiles, Severity};
+use api::cluster::{Advice, Quantiles, ReportNumbers, Severity};
 use units::{Columns, bytes, counted, latency, rate, rough_span as span};
 
 /// How a line is meant.
@@ -190,17 +190,28 @@ fn load_row(node: &NodeOverview) -> [String; LOAD_HEAD.len()] {
         known(report.and_then(|report| report.reads.as_ref()).map(p99)),
         known(report.and_then(|report| report.writes.as_ref()).map(p99)),
         known(report.map(|report| bytes(report.data_bytes as f64))),
-        known(
-            report
-                .and_then(|report| report.free_bytes)
-                .map(|free| bytes(free as f64)),
-        ),
+        known(report.and_then(disk_free)),
         known(node.clock_ahead_ms.map(|ahead| format!("{ahead:+} ms"))),
         known(node.certificate_seconds_left.map(|left| match left {
             0 => "expired".to_owned(),
             left => format!("{} left", span(left)),
         })),
     ]
+}
+
+/// What a node's disk has left, of how much.
+fn disk_free(report: &ReportNumbers) -> Option<String> {
+    let free = report.free_bytes? as f64;
+    let size = report.disk_bytes.map(|size| size as f64);
+    Some(match size.filter(|size| *size > 0.0) {
+        Some(size) => format!(
+            "{} of {} ({:.0}%)",
+            bytes(free),
+            bytes(size),
+            free / size * 100.0
+        ),
+        None => bytes(free),
+    })
 }
 
 fn known(figure: Option<String>) -> String {
@@ -269,7 +280,6 @@ mod tests {
     use super::super::overview::{CompactionOverview, LastCleanOverview, RepairOverview};
     use super::super::tombstone_gc::TombstoneGcOverview;
     use super::*;
-    use api::cluster::ReportNumbers;
     use api::status::{NonOwnedCopies, RebuildOverview};
 
     fn serving(name: &str, replica_state: &str) -> NodeOverview {
@@ -301,6 +311,7 @@ mod tests {
             report: Some(ReportNumbers {
                 data_bytes: 3 << 30,
                 free_bytes: Some(40 << 30),
+                disk_bytes: Some(100 << 30),
                 hints: 0,
                 background_share: 1.0,
                 requests_a_second: 12_345.0,
@@ -402,19 +413,19 @@ mod tests {
             (Tone::Plain, ""),
             (
                 Tone::Plain,
-                "node     requests  p99 of reads  p99 of writes  data      disk free  clock  certificate",
+                "node     requests  p99 of reads  p99 of writes  data      disk free                  clock  certificate",
             ),
             (
                 Tone::Plain,
-                "a        12,345/s  812 us        1.63 ms        3.00 GiB  40.0 GiB   -3 ms  89d left",
+                "a        12,345/s  812 us        1.63 ms        3.00 GiB  40.0 GiB of 100 GiB (40%)  -3 ms  89d left",
             ),
             (
                 Tone::Warn,
-                "b        -         -             -              -         -          -      expired",
+                "b        -         -             -              -         -                          -      expired",
             ),
             (
                 Tone::Bad,
-                "north-2  -         -             -              -         -          -      -",
+                "north-2  -         -             -              -         -                          -      -",
             ),
             (Tone::Plain, ""),
             (

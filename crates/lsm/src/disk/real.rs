@@ -207,6 +207,11 @@ impl Disk for RealDisk {
         Ok(system.f_bavail.saturating_mul(system.f_frsize))
     }
 
+    fn size_bytes(&self, folder: &Path) -> io::Result<u64> {
+        let system = rustix::io::retry_on_intr(|| rustix::fs::statvfs(folder))?;
+        Ok(system.f_blocks.saturating_mul(system.f_frsize))
+    }
+
     fn lock(&self, folder: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
         let Some(locked) = LockedFolder::lock(folder)?.map(Arc::new) else {
             return Ok(None);

@@ -23,6 +23,7 @@ use super::writes::ingests::Ingests;
 use super::writes::outbox::Deliveries;
 use super::writes::queue::{Group, WriteQueue};
 use super::writes::write_rate::WriteRate;
+use crate::disk::DiskSpace;
 use crate::error::Error;
 use crate::memtable::Memtable;
 use crate::options::{Environment, Options};
@@ -149,19 +150,25 @@ impl Core {
     }
 
     /// Looks at the folder and at the log's file in it. While they are not there the store is
-    /// failing. Returns how many bytes the file system has left; [`None`] if it cannot say that.
+    /// failing. Returns the space of the file system.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(super) fn look_at_folder(&self) -> Result<Option<u64>, Error> {
+    pub(super) fn look_at_folder(&self) -> Result<DiskSpace, Error> {
         let Environment { disk, folder, .. } = &self.environment;
-        let available = match disk.available_bytes(folder) {
+        let free_bytes = match disk.available_bytes(folder) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(None),
             Err(error) => Err(Error::io("use", folder, error)),
         };
-        let looked =
-            available.and_then(|bytes| self.log.lock().writer.check_name().map(|()| bytes));
+        let looked = free_bytes.and_then(|free_bytes| {
+            self.log.lock().writer.check_name()?;
+            let size_bytes = disk.size_bytes(folder).ok();
+            Ok(DiskSpace {
+                free_bytes,
+                size_bytes,
+            })
+        });
         match &looked {
             Ok(_) => self.health.failing().worked(Work::Folder),
             Err(error) => {

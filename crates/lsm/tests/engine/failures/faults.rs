@@ -339,10 +339,10 @@ fn a_store_whose_folder_is_gone_takes_no_write_until_it_is_back() {
     world.disk = Arc::clone(&faulty) as _;
     let engine = world.open();
     engine.write(put("first", 1, "v")).unwrap();
-    assert!(engine.look_at_folder().unwrap().is_some());
+    assert!(engine.look_at_folder().unwrap().free_bytes.is_some());
     let fault = |kind| Fault::at(0, kind).only(|call, _| call == Call::AvailableBytes);
     faulty.arm(fault(ErrorKind::Unsupported).lasting());
-    assert_eq!(engine.look_at_folder().unwrap(), None);
+    assert_eq!(engine.look_at_folder().unwrap().free_bytes, None);
     assert_eq!(engine.refuses_writes(), None);
 
     faulty.arm(fault(ErrorKind::NotFound).lasting());

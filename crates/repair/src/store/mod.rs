@@ -449,10 +449,7 @@ impl StoreSide {
     /// Whether the store counts, or may come to, and an operator has not accepted it as it is.
     fn is_to_fall_behind(&self) -> bool {
         let replica_state = self.environment.membership.replica_state();
-        matches!(
-            replica_state,
-            ReplicaState::Voter | ReplicaState::Starting
-        )
+        matches!(replica_state, ReplicaState::Voter | ReplicaState::Starting)
     }
 
     /// Puts a state in force: first for what is admitted from now on, then for what is on its way.

@@ -232,45 +232,49 @@ impl RepairWorker {
         self.tell_over(token, self.nodes_up()).await;
     }
 
-    /// Tells nodes that come back how the last session of this node has ended. Until they hear it
+    /// Tells nodes that come back how the sessions of this node have ended. Until they hear it
     /// they begin no other one.
     pub(in crate::session) async fn tell_untold(self: &Rc<Self>) {
         let untold = &self.sessions.untold;
-        let Some(over) = untold.last() else {
+        let Some((over, nodes)) = untold.last() else {
             return;
         };
-        let up = over.nodes.into_iter().filter(|node| self.is_up(*node));
-        let outcome = |_| RepairRequest::Outcome {
-            session: SessionId::Full(over.token),
-            gc_threshold: over.gc_threshold,
-            single_copies: Vec::new(),
-            equal_with: Vec::new(),
-        };
-        for (node, answer) in self.ask_all(up, outcome).await {
+        let up = nodes.into_iter().filter(|node| self.is_up(*node));
+        let answers = self.tell_outcome(over.token, over.gc_threshold, up);
+        for (node, answer) in answers.await {
             match answer {
-                // It has begun another attempt, which raised nothing.
-                Some(RepairAnswer::Refused { greatest })
-                    if greatest != over.token && over.tried.contains(&greatest) =>
-                {
-                    self.tell_over(greatest, vec![node]).await;
-                    untold.told(node);
+                None | Some(RepairAnswer::Failed) => continue,
+                Some(RepairAnswer::Refused { greatest }) => {
+                    // It has begun another one.
+                    if let Some(gc_threshold) = untold.outcome_of(greatest) {
+                        self.tell_outcome(greatest, gc_threshold, [node]).await;
+                    }
                 }
-                None | Some(RepairAnswer::Failed) => {}
-                Some(_) => untold.told(node),
+                Some(_) => {}
             }
+            untold.told(node);
         }
     }
 
     /// Tells nodes that a session is over, and has shown nothing.
     async fn tell_over(self: &Rc<Self>, token: Token, nodes: Vec<NodeId>) {
+        // Whoever does not hear it waits until the session is idle.
+        let _answers = self.tell_outcome(token, Timestamp::ZERO, nodes).await;
+    }
+
+    async fn tell_outcome(
+        self: &Rc<Self>,
+        token: Token,
+        gc_threshold: Timestamp,
+        nodes: impl IntoIterator<Item = NodeId>,
+    ) -> Vec<Lost> {
         let outcome = |_| RepairRequest::Outcome {
             session: SessionId::Full(token),
-            gc_threshold: Timestamp::ZERO,
+            gc_threshold,
             single_copies: Vec::new(),
             equal_with: Vec::new(),
         };
-        // Whoever does not hear it waits until the session is idle.
-        let _answers = self.ask_all(nodes, outcome).await;
+        self.ask_all(nodes, outcome).await
     }
 }
 
@@ -774,12 +778,12 @@ impl FullSession {
 
     /// The session is over, and these nodes have yet to hear it.
     fn over(&self, gc_threshold: Timestamp, nodes: BTreeSet<NodeId>) {
-        self.worker.sessions.untold.end(Over {
+        let over = Over {
             token: self.token,
             tried: self.tried.clone(),
             gc_threshold,
-            nodes,
-        });
+        };
+        self.worker.sessions.untold.end(over, nodes);
     }
 
     fn members(&self) -> BTreeSet<NodeId> {

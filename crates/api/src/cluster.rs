@@ -81,6 +81,9 @@ pub struct ReportNumbers {
     /// time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub free_bytes: Option<u64>,
+    /// What this disk has in all, used space included; left out if that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_bytes: Option<u64>,
     /// The writes that it keeps for nodes that missed them.
     pub hints: u64,
     /// The share of its time that background work may use: 1 unless clients feel it.

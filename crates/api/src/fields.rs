@@ -33,6 +33,10 @@ pub struct Fields<'a> {
     pub ttl: Option<u64>,
     /// When it expires (RFC 3339).
     pub expires: Option<Cow<'a, str>>,
+    /// A common prefix of keys as text.
+    pub prefix: Option<Cow<'a, str>>,
+    /// A common prefix of keys in base64.
+    pub prefix_base64: Option<Cow<'a, str>>,
 }
 
 impl<'a> Fields<'a> {
@@ -138,6 +142,8 @@ impl<'de> Visitor<'de> for FieldsOf {
                     let number = map.next_value::<Option<Number>>()?;
                     fields.ttl = number.map(|Number(number)| number);
                 }
+                "prefix" => fields.prefix = text_of(&mut map)?,
+                "prefix_base64" => fields.prefix_base64 = text_of(&mut map)?,
                 _ => fields.expires = text_of(&mut map)?,
             }
         }

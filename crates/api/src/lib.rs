@@ -20,7 +20,7 @@ pub mod rfc3339;
 pub mod status;
 
 pub use fields::{Fields, bytes_of};
-pub use line::{Entity, EntityLine, text_or_base64, write_prefix_line};
+pub use line::{Entity, EntityLine, ListedLine, text_or_base64, write_prefix_line};
 pub use problem::{Problem, RETRY_AFTER_SECONDS, ReplicaOutcome};
 pub use problem_type::ProblemType;
 

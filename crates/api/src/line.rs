@@ -29,6 +29,18 @@ const NAMES: &[&str] = &[
     "expires",
 ];
 
+/// The fields that a line of a scan by a delimiter may have.
+const LISTED_NAMES: &[&str] = &[
+    "key",
+    "key_base64",
+    "value",
+    "value_base64",
+    "version",
+    "expires",
+    "prefix",
+    "prefix_base64",
+];
+
 /// A line to write, but for its value.
 #[derive(Clone, Copy, Debug)]
 pub struct EntityLine<'a> {
@@ -100,7 +112,10 @@ impl Entity {
     /// # Errors
     /// What is wrong with the line, and what to do.
     pub fn parse(line: &[u8]) -> Result<Self, String> {
-        let fields = Fields::read(line, NAMES)?;
+        Self::of(Fields::read(line, NAMES)?)
+    }
+
+    fn of(fields: Fields<'_>) -> Result<Self, String> {
         let key = bytes_of("key", fields.key, fields.key_base64)?;
         let key = key.ok_or("it has no key: give `key` or `key_base64`")?;
         match key.len() {
@@ -158,6 +173,31 @@ impl Entity {
 fn put_expires(out: &mut Vec<u8>, expires: Option<&str>) {
     if let Some(expires) = expires {
         put_text(out, ",\"expires\":", expires);
+    }
+}
+
+/// A line of a scan by a delimiter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListedLine {
+    /// An entity.
+    Entity(Entity),
+    /// A prefix that keys have in common.
+    Prefix(Vec<u8>),
+}
+
+impl ListedLine {
+    /// Reads a line, with or without its end.
+    ///
+    /// # Errors
+    /// What is wrong with the line.
+    pub fn parse(line: &[u8]) -> Result<Self, String> {
+        let mut fields = Fields::read(line, LISTED_NAMES)?;
+        let prefix = bytes_of("prefix", fields.prefix.take(), fields.prefix_base64.take())?;
+        match prefix {
+            None => Entity::of(fields).map(Self::Entity),
+            Some(prefix) if prefix.is_empty() => Err("its prefix is empty".to_owned()),
+            Some(prefix) => Ok(Self::Prefix(prefix.into_owned())),
+        }
     }
 }
 
@@ -324,5 +364,19 @@ mod tests {
             controls.contains("value_base64") && controls.len() < 4200,
             "{controls}"
         );
+    }
+
+    #[test]
+    fn a_common_prefix_is_read_as_it_was_written() {
+        for prefix in [&b"user/1/"[..], b"\xff/"] {
+            let mut line = Vec::new();
+            write_prefix_line(prefix, &mut line);
+            let read = ListedLine::parse(&line);
+            assert_eq!(read, Ok(ListedLine::Prefix(prefix.to_vec())));
+            assert!(Entity::parse(&line).is_err(), "an import takes none");
+        }
+        let entity = ListedLine::parse(br#"{"key":"k","version":"9"}"#);
+        assert!(matches!(entity, Ok(ListedLine::Entity(_))), "{entity:?}");
+        assert!(ListedLine::parse(br#"{"prefix":""}"#).is_err());
     }
 }

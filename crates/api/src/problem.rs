@@ -96,11 +96,19 @@ impl Problem {
         rest.map_or_else(|| self.detail.clone(), |rest| format!("it {rest}"))
     }
 
-    /// The receipt as words: `http://a:1 stored, http://b:1 timeout`. Empty without one.
+    /// The receipt as words: `http://a:1 stored, http://b:1 timeout`. Empty without one. `asked` is
+    /// the URL of the node that gave it.
     #[must_use]
-    pub fn receipt(&self) -> String {
-        let lines = self.replicas.iter();
-        let lines = lines.map(|line| format!("{} {}", line.url, line.outcome));
+    pub fn receipt(&self, asked: &str) -> String {
+        let lines = self.replicas.iter().map(|line| {
+            let ReplicaOutcome { url, outcome } = line;
+            let own = if url == asked && outcome == "unanswered" {
+                " (the node that was asked, whose own part was still under way)"
+            } else {
+                ""
+            };
+            format!("{url} {outcome}{own}")
+        });
         lines.collect::<Vec<_>>().join(", ")
     }
 }
@@ -123,7 +131,15 @@ mod tests {
         let read = Problem::parse(&written.to_json());
         assert_eq!(read, written);
         assert!(read.is(&NOT_ENOUGH_REPLICAS) && !read.is(&BAD_LINE));
-        assert_eq!(read.receipt(), "http://h:1 stored, http://h:2 timeout");
+        let receipt = "http://h:1 stored, http://h:2 timeout";
+        assert_eq!(read.receipt("http://h:1"), receipt);
+        written.replicas[0].outcome = "unanswered".to_owned();
+        assert_eq!(
+            written.receipt("http://h:2"),
+            "http://h:1 unanswered, http://h:2 timeout"
+        );
+        let own = written.receipt("http://h:1");
+        assert!(own.contains("unanswered (the node that was asked"), "{own}");
         assert_eq!(Problem::parse(b"<html>"), Problem::default());
     }
 

@@ -167,6 +167,9 @@ pub struct RebuildOverview {
     /// About; left out as long as it cannot be told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds_left: Option<u64>,
+    /// Why it stands still; left out while it goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stalled_because: Option<String>,
 }
 
 /// A session that runs.
@@ -215,8 +218,8 @@ pub struct Clock {
     /// The same as a word; left out if it refuses none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = [
-        "stopping", "far", "unmet", "new store", "timestamps ahead", "disk", "restored store",
-        "no time", "no timestamps left",
+        "stopping", "far", "unmet", "none near", "new store", "timestamps ahead", "disk",
+        "restored store", "no time", "no timestamps left",
     ]))]
     pub refuses_because: Option<String>,
 }

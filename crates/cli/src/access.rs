@@ -360,6 +360,28 @@ pub fn refused(status: u16, line: String) -> Failure {
     }
 }
 
+/// The line of an error. Where no node listens, it says how nodes are named.
+pub fn line_of(error: &Error) -> String {
+    let is_closed = |error: &Error| matches!(error, Error::Unreachable { problem: None, .. });
+    match error {
+        Error::Unreachable {
+            node,
+            problem: None,
+        } => {
+            let is_default = if node == URL_DEFAULT {
+                "; it is the node that is asked where none is named"
+            } else {
+                ""
+            };
+            format!("{error} with --url, {URL_VARIABLE} or a context{is_default}")
+        }
+        Error::AllFailed(errors) if errors.iter().any(is_closed) => {
+            format!("{error}; nodes are named with --url, {URL_VARIABLE} or a context")
+        }
+        error => error.to_string(),
+    }
+}
+
 fn with_tip(failure: Failure, tip: Option<&str>) -> Failure {
     match tip {
         Some(tip) => failure.with_more(tip),

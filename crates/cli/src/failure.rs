@@ -64,6 +64,14 @@ impl Failure {
         }
     }
 
+    /// A state that needs attention soon and is no failure yet: exit code 6.
+    pub fn warning(line: impl Into<String>) -> Self {
+        Self {
+            code: 6,
+            line: line.into(),
+        }
+    }
+
     /// A signal ended the command early. `code` is the exit code of a process
     /// that the signal ended.
     pub fn stopped(code: u8, signal: &str) -> Self {

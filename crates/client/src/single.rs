@@ -83,12 +83,9 @@ mod tests {
             return answer;
         }
         let request = node.requests().next().unwrap();
-        assert_eq!(request.line, "POST /v0/admin/repair?wait=true");
-        assert!(
-            request
-                .fields
-                .contains(&"content-type: application/json".to_owned())
-        );
+        assert_eq!(request.method, "POST");
+        assert_eq!(request.target, "/v0/admin/repair?wait=true");
+        assert_eq!(request.header("content-type"), Some("application/json"));
         answer
     }
 

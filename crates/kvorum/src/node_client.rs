@@ -16,8 +16,8 @@ pub(crate) struct NodeRequest<'a> {
     pub(crate) node: &'a NodeUrl,
     /// Whom the command trusts, and how it shows who it is.
     pub(crate) access: &'a Access,
-    /// The option that names the node; `None` for a node that the user has not named.
-    pub(crate) option: Option<&'a str>,
+    /// Whether the user has named the node, rather than another node.
+    pub(crate) is_named: bool,
     pub(crate) method: &'a str,
     /// The path and the query.
     pub(crate) target: &'a str,
@@ -78,20 +78,12 @@ impl NodeRequest<'_> {
             if error.remedy() == Remedy::Identify {
                 return access::denied(&error);
             }
-            Failure::failed(match (&error, self.option) {
-                (Error::Unreachable { problem: None, .. }, Some(option)) => {
-                    format!("{error} with {option}")
-                }
-                (
-                    Error::Unreachable {
-                        problem: None,
-                        node,
-                    },
-                    None,
-                ) => {
-                    format!("{node} refuses connections")
-                }
-                _ => error.to_string(),
+            Failure::failed(match &error {
+                Error::Unreachable {
+                    problem: None,
+                    node,
+                } if !self.is_named => format!("{node} refuses connections"),
+                error => access::line_of(error),
             })
         })
     }
@@ -120,7 +112,7 @@ mod tests {
         let asked = NodeRequest {
             node: &nodes[0],
             access: &access,
-            option: Some("--url"),
+            is_named: true,
             method: "GET",
             target: "/v0/status",
             headers: &[],
@@ -146,7 +138,8 @@ mod tests {
         let url = format!("http://{}", node.local_addr().unwrap());
         drop(node);
         let line = line_of(&url, Duration::from_secs(60));
-        let end = "refuses connections: start the node, or name another one with --url";
+        let end = "refuses connections: start the node, or name another one with --url, \
+                   KVORUM_URL or a context";
         assert!(line.ends_with(end), "{line}");
     }
 }

@@ -148,7 +148,7 @@ fn fetch(options: &ProfileOptions) -> Result<Vec<u8>, Failure> {
     let request = NodeRequest {
         node: url,
         access: &access,
-        option: Some("--url"),
+        is_named: true,
         method: "GET",
         target: &target,
         headers: &[("Accept", accept)],

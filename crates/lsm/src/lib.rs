@@ -87,7 +87,7 @@ mod wal;
 extern crate self as lsm;
 
 pub use disk::checked_file;
-pub use disk::{Disk, DiskFile, RealDisk};
+pub use disk::{Disk, DiskFile, DiskSpace, RealDisk};
 pub use engine::{
     Acknowledged, Admission, Applied, Barrier, CopiesPage, DamageMark, Engine, Ingest, Ingested,
     LateSource, LeastTimestamps, LevelStatistics, Lookup, Outbox, Outcome, PendingCheck,

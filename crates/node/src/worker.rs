@@ -26,6 +26,9 @@ use tokio::time::MissedTickBehavior;
 /// whose last replica is slow, and repairs.
 const BACKGROUND_A_REQUEST: usize = 4;
 
+/// How often the store looks at its folder.
+const FOLDER_LOOK_PERIOD: Duration = Duration::from_secs(1);
+
 /// What answers for the store on one runtime: the coordinator of requests, the links to
 /// the other nodes, the way to this node's own store, and their upkeep. It shares nothing
 /// with other threads but the handles of [`Node`].
@@ -165,6 +168,7 @@ impl Worker {
         tokio::task::spawn_local(Rc::clone(self).follow_dialled_peers());
         if self.number == 0 {
             tokio::task::spawn_local(Rc::clone(&self.repair).coordinate_forever());
+            tokio::task::spawn_local(Rc::clone(self).look_at_folder_forever());
             self.spawn_hint_deliveries();
         }
     }
@@ -296,6 +300,14 @@ impl Worker {
             }
         };
         self.node.dialled.follow(self.number, dial).await;
+    }
+
+    /// Has the store notice within seconds that its folder was moved or removed.
+    async fn look_at_folder_forever(self: Rc<Self>) {
+        loop {
+            tokio::time::sleep(FOLDER_LOOK_PERIOD).await;
+            let _told = self.node.disk_free_bytes().await;
+        }
     }
 
     async fn end_overdue_forever(self: Rc<Self>) {

@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn valid_frames_are_decoded_and_need_no_repair() {
-        assert_eq!(take_all(&valid(), 1), (27, None));
+        assert_eq!(take_all(&valid(), 1), (26, None));
         let mut repaired = valid();
         repair(&mut repaired);
         assert!(repaired == valid());

@@ -167,6 +167,14 @@ impl Error {
         }
     }
 
+    /// Whether the request may have been done, or may be done later.
+    pub fn is_unknown(&self) -> bool {
+        match self {
+            Self::AllFailed(errors) => errors.iter().any(Self::is_unknown),
+            error => error.outcome() == Outcome::Unknown,
+        }
+    }
+
     /// Whether the next attempt at the same node fails in the same way.
     pub(crate) fn is_lasting(&self) -> bool {
         matches!(self, Self::Distrusted { .. })

@@ -34,9 +34,14 @@ impl fmt::Display for Refusal {
         if *status < 400 || problem.detail.is_empty() {
             return write!(f, "{node} answers {status}: it may not be a Kvorum node");
         }
-        write!(f, "{node} refuses: {}", problem.detail)?;
+        // What it has begun, it does not refuse: it may still be done.
+        let says = match status {
+            500 | 502 | 504 => "answers",
+            _ => "refuses",
+        };
+        write!(f, "{node} {says}: {}", problem.detail)?;
         if !problem.replicas.is_empty() {
-            write!(f, " ({})", problem.receipt())?;
+            write!(f, " ({})", problem.receipt(node))?;
         }
         Ok(())
     }
@@ -64,8 +69,10 @@ mod tests {
         let refused = refusal(504, body);
         assert_eq!(
             refused.to_string(),
-            "http://h:1 refuses: too few (http://h:1 stored, http://h:2 timeout)"
+            "http://h:1 answers: too few (http://h:1 stored, http://h:2 timeout)"
         );
+        let busy = refusal(503, br#"{"detail":"busy"}"#);
+        assert_eq!(busy.to_string(), "http://h:1 refuses: busy");
         for (status, body) in [
             (404, &b"<html>"[..]),
             (302, b""),

@@ -8,11 +8,11 @@ use super::batch::{BatchSender, OperationAnswer};
 use super::caller::{ImportError, ImportSettings, LineFailure, Waiting};
 use super::input::{Operation, Operations};
 use super::tracker::Tracker;
-use crate::client::{Client, pause};
+use crate::client::{Client, all_failed, pause};
 use crate::error::{Error, Outcome};
 use api::Problem;
 use bytes::Bytes;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -80,8 +80,8 @@ impl Shard {
         let mut pending: Vec<usize> = (0..list.len()).collect();
         let mut failures = Vec::new();
         let (mut since, mut attempts) = (Instant::now(), 0);
-        // How many nodes in a row would fail again.
-        let mut lasting = 0;
+        // What each node has said since a line was last stored.
+        let mut said = BTreeMap::new();
         loop {
             let node = self.node();
             let body = if pending.len() == list.len() {
@@ -94,15 +94,16 @@ impl Shard {
             let replicas = self.settings.replicas;
             let sent = self.sender.send(to, replicas, body, pending.len(), limits);
             let (answers, result) = sent.await;
-            lasting = match &result {
-                Err(error) if error.is_lasting() => lasting + 1,
-                _ => 0,
-            };
             if let Err(error) = &result
-                && (error.outcome() == Outcome::Final || lasting >= self.client.nodes().len())
                 && answers.is_empty()
+                && error.outcome() == Outcome::Final
             {
                 return Err(ImportError::Refused(error.clone()));
+            }
+            said.insert(node, Said::of(to.1.url(), &answers, result.err()));
+            if said.len() == self.client.nodes().len() && said.values().all(Said::is_lasting) {
+                let errors = said.into_values().filter_map(|said| said.error);
+                return Err(ImportError::Refused(all_failed(errors.collect())));
             }
             let mut settled = settle(&list, &pending, &answers);
             if let Some(failure) = settled.failures.first()
@@ -117,12 +118,13 @@ impl Shard {
             }
             if settled.again.len() < pending.len() {
                 (since, attempts) = (Instant::now(), 0);
+                said.retain(|of, _| *of == node);
             }
             let waiting = Waiting {
                 line: list[settled.again[0]].line,
                 more: settled.again.len() - 1,
                 waited: since.elapsed(),
-                problem: problem_of(&answers, result.as_ref().err()),
+                problem: joined(&said),
             };
             if waiting.waited >= self.settings.patience {
                 return Err(ImportError::GaveUp(waiting));
@@ -199,17 +201,45 @@ fn body_of(whole: &[u8], list: &[Operation], pending: &[usize]) -> Bytes {
     Bytes::from(body)
 }
 
-/// What the nodes say about operations that are not stored.
-fn problem_of(answers: &[OperationAnswer], error: Option<&Error>) -> String {
-    if let Some(error) = error {
-        return error.to_string();
+/// What a node says about operations that are not stored.
+struct Said {
+    problem: String,
+    error: Option<Error>,
+}
+
+impl Said {
+    fn of(url: &str, answers: &[OperationAnswer], error: Option<Error>) -> Self {
+        let failed = || answers.iter().find(|answer| !answer.is_success());
+        let problem = match &error {
+            // It names the node.
+            Some(error) => error.to_string(),
+            None => match failed().and_then(|answer| answer.problem.as_ref()) {
+                Some(problem) if problem.replicas.is_empty() => {
+                    format!("{url} answers: {}", problem.detail)
+                }
+                Some(problem) => {
+                    format!(
+                        "{url} answers: {} ({})",
+                        problem.detail,
+                        problem.receipt(url)
+                    )
+                }
+                None => format!("{url} does not say why"),
+            },
+        };
+        Self { problem, error }
     }
-    let failed = answers.iter().find(|answer| !answer.is_success());
-    match failed.and_then(|answer| answer.problem.as_ref()) {
-        Some(problem) if problem.replicas.is_empty() => problem.detail.clone(),
-        Some(problem) => format!("{} ({})", problem.detail, problem.receipt()),
-        None => "the nodes do not say why".to_owned(),
+
+    /// Whether the next attempt at the node fails in the same way.
+    fn is_lasting(&self) -> bool {
+        self.error.as_ref().is_some_and(Error::is_lasting)
     }
+}
+
+/// What the nodes say, each once.
+fn joined(said: &BTreeMap<usize, Said>) -> String {
+    let problems: Vec<&str> = said.values().map(|said| &*said.problem).collect();
+    problems.join("; ")
 }
 
 #[cfg(test)]
@@ -270,5 +300,28 @@ mod tests {
         assert_eq!(body(&[0, 1, 2]), "a\nb\nc\n");
         assert_eq!(body(&[0, 2]), "a\nc\n");
         assert_eq!(body(&[1]), "b\n");
+    }
+
+    #[test]
+    fn a_batch_that_is_not_stored_says_what_each_node_answers() {
+        let answer = |status, detail: &str| OperationAnswer {
+            status,
+            problem: Some(Problem {
+                detail: detail.to_owned(),
+                ..Problem::default()
+            }),
+        };
+        let cut = Error::Cut {
+            node: "http://c".to_owned(),
+        };
+        let answers = [answer(201, ""), answer(503, "busy")];
+        let said = BTreeMap::from([
+            (1, Said::of("http://b", &[answer(507, "full")], None)),
+            (0, Said::of("http://a", &answers, None)),
+            (2, Said::of("http://c", &[], Some(cut))),
+        ]);
+        let line = joined(&said);
+        let expected = "http://a answers: busy; http://b answers: full; http://c closed the";
+        assert!(line.starts_with(expected), "{line}");
     }
 }

@@ -299,4 +299,8 @@ async fn an_import_does_not_wait_for_nodes_that_it_does_not_trust() {
         panic!("{ended:?}");
     };
     assert_eq!(error.remedy(), Remedy::Identify, "{error}");
+    let line = error.to_string();
+    for node in &nodes {
+        assert!(line.contains(node.node.url()), "{line}");
+    }
 }

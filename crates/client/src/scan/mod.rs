@@ -12,7 +12,7 @@ use crate::connection::{Answer, LINES_TYPE, Limits};
 use crate::error::{Error, Outcome};
 use crate::node::Node;
 use crate::query::{Replicas, Target};
-use api::Entity;
+use api::{Entity, ListedLine};
 use crc_fast::{CrcAlgorithm, Digest};
 use hyper::Method;
 use hyper::header::{ACCEPT, TE};
@@ -63,6 +63,11 @@ pub struct ScanRequest {
     pub has_values: bool,
     /// How many replicas must answer; for the scope of the cluster.
     pub replicas: Replicas,
+    /// What keys are grouped by: of all with the same bytes up to the first delimiter behind the
+    /// prefix, these bytes are told once.
+    pub delimiter: Option<Vec<u8>>,
+    /// The prefix that all keys have.
+    prefix: Vec<u8>,
 }
 
 impl ScanRequest {
@@ -75,18 +80,16 @@ impl ScanRequest {
             scope,
             has_values: true,
             replicas: Replicas::default(),
+            delimiter: None,
+            prefix: Vec::new(),
         }
     }
 
     /// A scan of the keys with a prefix.
     pub fn set_prefix(&mut self, prefix: &[u8]) {
         self.start = prefix.to_vec();
-        let last = prefix.iter().rposition(|byte| *byte != u8::MAX);
-        self.end = last.map(|last| {
-            let mut end = prefix[..=last].to_vec();
-            end[last] += 1;
-            end
-        });
+        self.end = end_of_prefix(prefix);
+        self.prefix = prefix.to_vec();
     }
 
     /// Continues behind a key.
@@ -101,7 +104,13 @@ impl ScanRequest {
 
     fn message(&self) -> Message {
         let mut target = Target::new("/v0/entities").with("start", &self.start);
-        if let Some(end) = &self.end {
+        if let Some(delimiter) = &self.delimiter {
+            target = target.with("delimiter", delimiter);
+        }
+        // The node has to know the prefix behind which it looks for the delimiter.
+        if self.delimiter.is_some() && !self.prefix.is_empty() {
+            target = target.with("prefix", &self.prefix);
+        } else if let Some(end) = &self.end {
             target = target.with("end", end);
         }
         target = target.with_number("limit", self.limit);
@@ -150,6 +159,14 @@ struct Stream {
     searched: usize,
     lines: u64,
     crc32c: Digest,
+}
+
+/// The first key behind all that have a prefix; `None` if there is no greater key.
+fn end_of_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
 }
 
 #[derive(Deserialize)]
@@ -215,25 +232,46 @@ impl ScanReader<'_> {
         self.streams
     }
 
-    /// The next entity; `None` at the end of the whole scan.
+    /// The next entity of a scan without a delimiter; `None` at the end of the whole scan.
+    ///
+    /// # Errors
+    /// As [`Self::next_line`].
+    pub async fn next(&mut self) -> Result<Option<Entity>, Error> {
+        loop {
+            match self.next_line().await? {
+                Some(ListedLine::Entity(entity)) => return Ok(Some(entity)),
+                Some(ListedLine::Prefix(_)) => {}
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// The next entity, or the next common prefix of keys; `None` at the end of the whole scan.
     ///
     /// # Errors
     /// [`Error`]; [`Error::Damaged`] says that what came since the last change of
     /// [`Self::streams`] may be wrong.
-    pub async fn next(&mut self) -> Result<Option<Entity>, Error> {
+    pub async fn next_line(&mut self) -> Result<Option<ListedLine>, Error> {
         loop {
             if self.is_whole {
                 return Ok(None);
             }
             match self.step().await {
-                Ok(Some(entity)) => {
+                Ok(Some(line)) => {
                     self.rounds = 0;
                     self.errors.clear();
-                    self.rest.set_behind(&entity.key);
+                    match &line {
+                        ListedLine::Entity(entity) => self.rest.set_behind(&entity.key),
+                        ListedLine::Prefix(prefix) => match end_of_prefix(prefix) {
+                            Some(start) => self.rest.start = start,
+                            // Only the end of the stream can follow.
+                            None => self.rest.limit = Some(1),
+                        },
+                    }
                     if let Some(limit) = &mut self.rest.limit {
                         *limit = limit.saturating_sub(1);
                     }
-                    return Ok(Some(entity));
+                    return Ok(Some(line));
                 }
                 Ok(None) => self.is_whole = true,
                 Err(error) => self.recover(error).await?,
@@ -241,8 +279,8 @@ impl ScanReader<'_> {
         }
     }
 
-    /// The next entity of the present stream, or of a new one.
-    async fn step(&mut self) -> Result<Option<Entity>, Error> {
+    /// The next line of the present stream, or of a new one.
+    async fn step(&mut self) -> Result<Option<ListedLine>, Error> {
         let stream = match &mut self.stream {
             Some(stream) => stream,
             none => {
@@ -254,14 +292,20 @@ impl ScanReader<'_> {
                 none.insert(Stream::new(answer))
             }
         };
-        let Some(entity) = stream.next().await? else {
+        let Some(line) = stream.next(self.rest.delimiter.is_some()).await? else {
             return Ok(None);
         };
-        let is_behind = self.rest.end.as_ref().is_some_and(|end| entity.key >= *end);
-        if entity.key < self.rest.start || is_behind {
+        let start = &self.rest.start;
+        let (place, is_before) = match &line {
+            ListedLine::Entity(entity) => (&entity.key, entity.key < *start),
+            // A scan may begin within a group.
+            ListedLine::Prefix(prefix) => (prefix, prefix < start && !start.starts_with(prefix)),
+        };
+        let is_behind = self.rest.end.as_ref().is_some_and(|end| place >= end);
+        if is_before || is_behind {
             return Err(stream.damaged("a key is out of order".to_owned()));
         }
-        Ok(Some(entity))
+        Ok(Some(line))
     }
 
     /// Prepares to go on at the next node.
@@ -303,8 +347,9 @@ impl Stream {
         }
     }
 
-    /// The next entity; `None` at an end that agrees with the trailers.
-    async fn next(&mut self) -> Result<Option<Entity>, Error> {
+    /// The next line, which may be a common prefix if `has_groups`; `None` at an end that agrees
+    /// with the trailers.
+    async fn next(&mut self, has_groups: bool) -> Result<Option<ListedLine>, Error> {
         loop {
             let rest = &self.bytes[self.searched..];
             if let Some(end) = memchr::memchr(b'\n', rest) {
@@ -312,9 +357,14 @@ impl Stream {
                 self.done = line.end + 1;
                 self.searched = self.done;
                 self.lines += 1;
-                let entity = Entity::parse(&self.bytes[line]);
-                return match entity {
-                    Ok(entity) => Ok(Some(entity)),
+                let bytes = &self.bytes[line];
+                let line = if has_groups {
+                    ListedLine::parse(bytes)
+                } else {
+                    Entity::parse(bytes).map(ListedLine::Entity)
+                };
+                return match line {
+                    Ok(line) => Ok(Some(line)),
                     Err(problem) => Err(self.damaged(format!("line {}: {problem}", self.lines))),
                 };
             }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::testing::store::{TestStore, Trailers, entities, stream};
-use crate::testing::{SETTINGS, Script, TestNode, client_of, closed_node};
+use crate::testing::{Request, SETTINGS, Script, TestNode, client_of, closed_node};
 use crate::{Node, Remedy};
 
 fn sample(count: usize) -> (TestStore, Vec<Entity>) {
@@ -25,14 +25,19 @@ fn client(nodes: &[&Node]) -> Client {
     client_of(nodes.iter().map(|node| (*node).clone()).collect(), SETTINGS)
 }
 
+/// The scan of all keys.
+fn of_all() -> Request {
+    Request {
+        method: "GET".to_owned(),
+        target: "/v0/entities?start=%00".to_owned(),
+        headers: Vec::new(),
+        body: Vec::new(),
+    }
+}
+
 /// The answer to the scan of all keys.
 fn whole(store: &TestStore) -> Vec<u8> {
-    let request = crate::testing::Received {
-        line: "GET /v0/entities?start=%00".to_owned(),
-        fields: Vec::new(),
-        body: Vec::new(),
-    };
-    store.answer(&request)
+    store.answer(&of_all())
 }
 
 #[tokio::test]
@@ -185,19 +190,13 @@ async fn a_scan_asks_for_what_it_needs() {
     );
     assert!(found.iter().all(|entity| entity.value.is_none()));
     let asked: Vec<_> = node.requests().collect();
+    assert_eq!(asked[0].method, "GET");
     assert_eq!(
-        asked[0].line,
-        "GET /v0/entities?start=a&end=b&limit=2&values=omit"
+        asked[0].target,
+        "/v0/entities?start=a&end=b&limit=2&values=omit"
     );
-    assert!(
-        asked[0].fields.contains(&"te: trailers".to_owned()),
-        "{asked:?}"
-    );
-    assert!(
-        asked[0]
-            .fields
-            .contains(&"accept: application/x-ndjson".to_owned())
-    );
+    assert_eq!(asked[0].header("te"), Some("trailers"));
+    assert_eq!(asked[0].header("accept"), Some("application/x-ndjson"));
     // Nothing is asked for an empty scan.
     request.end = Some(request.start.clone());
     assert!(read(&client, request.clone()).await.unwrap().is_empty());
@@ -234,6 +233,54 @@ async fn a_limit_counts_over_all_streams() {
             "{lines:?}"
         );
     }
+}
+
+/// What a node lists by a delimiter, from the key on that the request names.
+fn listed(request: &Request) -> Vec<u8> {
+    let query = request.target.split_once("start=").unwrap().1;
+    let start = query.split('&').next().unwrap();
+    let start = crate::parse_percent(start.as_bytes()).unwrap();
+    let lines = [
+        ("a/", "{\"prefix\":\"a/\"}\n"),
+        ("b", "{\"key\":\"b\",\"version\":\"9\"}\n"),
+        ("c/", "{\"prefix\":\"c/\"}\n"),
+    ];
+    let lines = lines.iter().filter(|(name, _)| name.as_bytes() >= &*start);
+    let lines: Vec<String> = lines.map(|(_, line)| (*line).to_owned()).collect();
+    stream(&lines, Some(Trailers::default()))
+}
+
+#[tokio::test]
+async fn a_level_of_a_tree_goes_on_behind_its_last_line() {
+    let mut request = ScanRequest::all(Scope::Cluster);
+    request.delimiter = Some(b"/".to_vec());
+    let all = listed(&of_all());
+    for cut in 0..=all.len() {
+        let dies = TestNode::new(vec![Script::Cut(all[..cut].to_vec())]);
+        let lives = TestNode::answering(|request| Script::Answer(listed(request)));
+        let client = client(&[&dies.node, &lives.node]);
+        let mut reader = client.scan(request.clone());
+        let mut told = Vec::new();
+        while let Some(line) = reader.next_line().await.unwrap() {
+            told.push(match line {
+                ListedLine::Entity(entity) => entity.key,
+                ListedLine::Prefix(prefix) => prefix,
+            });
+        }
+        assert_eq!(told, [&b"a/"[..], b"b", b"c/"], "cut at {cut}");
+    }
+}
+
+#[tokio::test]
+async fn a_level_below_a_prefix_names_the_prefix_and_the_delimiter() {
+    let node = TestNode::answering(|_| Script::Answer(stream(&[], Some(Trailers::default()))));
+    let client = client(&[&node.node]);
+    let mut request = ScanRequest::all(Scope::Cluster);
+    request.set_prefix(b"b/");
+    request.delimiter = Some(b"/".to_vec());
+    assert!(client.scan(request).next_line().await.unwrap().is_none());
+    let asked = "start=b%2F&delimiter=%2F&prefix=b%2F&scope=cluster";
+    assert!(node.lines()[0].contains(asked), "{:?}", node.lines());
 }
 
 #[tokio::test]

@@ -4,8 +4,9 @@ pub(crate) mod store;
 pub(crate) mod tls;
 
 use crate::{Client, Limits, Node, Settings};
+pub(crate) use http_testing::Request;
+use http_testing::{Connection, Stream};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
-use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -58,20 +59,11 @@ impl Script {
     }
 }
 
-/// A request that a node got.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Received {
-    /// Method and target.
-    pub(crate) line: String,
-    pub(crate) fields: Vec<String>,
-    pub(crate) body: Vec<u8>,
-}
-
 /// A node of a test. Each request takes the next line of its script; the last line is for
 /// all that follow.
 pub(crate) struct TestNode {
     pub(crate) node: Node,
-    received: Receiver<Received>,
+    received: Receiver<Request>,
 }
 
 impl TestNode {
@@ -88,7 +80,7 @@ impl TestNode {
     }
 
     /// A node that computes what it does.
-    pub(crate) fn answering(script: impl FnMut(&Received) -> Script + Send + 'static) -> Self {
+    pub(crate) fn answering(script: impl FnMut(&Request) -> Script + Send + 'static) -> Self {
         Self::listening(script, None)
     }
 
@@ -99,7 +91,7 @@ impl TestNode {
     }
 
     fn listening(
-        script: impl FnMut(&Received) -> Script + Send + 'static,
+        script: impl FnMut(&Request) -> Script + Send + 'static,
         tls: Option<Arc<ServerConfig>>,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -127,11 +119,14 @@ impl TestNode {
 
     /// The requests since the last call, as `METHOD target`.
     pub(crate) fn lines(&self) -> Vec<String> {
-        self.requests().map(|request| request.line).collect()
+        let lines = self
+            .requests()
+            .map(|asked| format!("{} {}", asked.method, asked.target));
+        lines.collect()
     }
 
     /// The requests since the last call.
-    pub(crate) fn requests(&self) -> impl Iterator<Item = Received> {
+    pub(crate) fn requests(&self) -> impl Iterator<Item = Request> {
         self.received.try_iter()
     }
 }
@@ -149,22 +144,22 @@ pub(crate) fn client_of(nodes: Vec<Node>, settings: Settings) -> Client {
 
 /// Serves a connection until it ends.
 fn serve(
-    stream: impl Read + Write,
-    script: &Mutex<impl FnMut(&Received) -> Script>,
-    sender: &Sender<Received>,
+    stream: impl Stream + 'static,
+    script: &Mutex<impl FnMut(&Request) -> Script>,
+    sender: &Sender<Request>,
 ) {
-    let mut stream = BufReader::new(stream);
-    while let Some(request) = receive(&mut stream) {
+    let mut connection = Connection::over(stream).unwrap();
+    while let Ok(request) = connection.receive() {
         let step = (script.lock().unwrap())(&request);
         if sender.send(request).is_err() {
             return;
         }
         match step {
             Script::Answer(bytes) => {
-                let _ = stream.get_mut().write_all(&bytes);
+                let _ = connection.send(bytes);
             }
             Script::Cut(bytes) => {
-                let _ = stream.get_mut().write_all(&bytes);
+                let _ = connection.send(bytes);
                 return;
             }
             Script::Hang => loop {
@@ -172,42 +167,4 @@ fn serve(
             },
         }
     }
-}
-
-fn receive(stream: &mut BufReader<impl Read>) -> Option<Received> {
-    let mut fields = Vec::new();
-    loop {
-        let mut line = String::new();
-        stream.read_line(&mut line).ok()?;
-        let line = line.strip_suffix("\r\n")?.to_owned();
-        if line.is_empty() {
-            break;
-        }
-        fields.push(line);
-    }
-    let line = fields.remove(0);
-    let line = line.strip_suffix(" HTTP/1.1")?.to_owned();
-    let field = |name: &str| {
-        let found = fields.iter().filter_map(|field| field.split_once(": "));
-        let mut found = found.filter(|(found, _)| found.eq_ignore_ascii_case(name));
-        found.next().map(|(_, value)| value.to_owned())
-    };
-    let mut body = Vec::new();
-    if field("transfer-encoding").is_some() {
-        loop {
-            let mut size = String::new();
-            stream.read_line(&mut size).ok()?;
-            let size = usize::from_str_radix(size.trim(), 16).ok()?;
-            let mut chunk = vec![0; size + 2];
-            stream.read_exact(&mut chunk).ok()?;
-            if size == 0 {
-                break;
-            }
-            body.extend_from_slice(&chunk[..size]);
-        }
-    } else if let Some(length) = field("content-length") {
-        body.resize(length.parse().ok()?, 0);
-        stream.read_exact(&mut body).ok()?;
-    }
-    Some(Received { line, fields, body })
 }

@@ -1,6 +1,6 @@
 //! A store of a test: what its nodes answer to scans and batches.
 
-use super::{Received, Script, TestNode};
+use super::{Request, Script, TestNode};
 use crate::text::parse_percent;
 use api::Entity;
 use serde_json::{Value, json};
@@ -35,8 +35,8 @@ impl TestStore {
     }
 
     /// What a node answers.
-    pub(crate) fn answer(&self, request: &Received) -> Vec<u8> {
-        if request.line.starts_with("POST /v0/batch") {
+    pub(crate) fn answer(&self, request: &Request) -> Vec<u8> {
+        if request.target.starts_with("/v0/batch") {
             stream(&self.run(&request.body, |_| 201), None)
         } else {
             stream(&self.scan(request), Some(Trailers::default()))
@@ -44,9 +44,9 @@ impl TestStore {
     }
 
     /// The lines of a scan.
-    pub(crate) fn scan(&self, request: &Received) -> Vec<String> {
+    pub(crate) fn scan(&self, request: &Request) -> Vec<String> {
         let parameter = |name: &str| {
-            let query = request.line.split_once('?').unwrap().1;
+            let query = request.target.split_once('?').unwrap().1;
             let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
             let value = pairs.find(|(found, _)| *found == name)?.1;
             parse_percent(value.as_bytes())

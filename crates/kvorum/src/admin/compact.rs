@@ -157,7 +157,7 @@ fn ask(
     let request = NodeRequest {
         node: &node,
         access,
-        option: None,
+        is_named: false,
         method: "POST",
         target: &format!("/v0/admin/compact?wait={waits}"),
         headers: &[("Content-Type", "application/json")],

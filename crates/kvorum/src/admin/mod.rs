@@ -40,7 +40,7 @@ pub(crate) struct AdminOptions {
 #[derive(Clone, Debug, Subcommand)]
 enum AdminCommand {
     /// Show the state of each node, its last repair, and what to do; exit code 1 if something needs
-    /// attention
+    /// attention, 6 if there are only warnings, such as a certificate that expires soon
     Status(StatusOptions),
     /// Have the nodes compare what they hold and send each other what is missing
     Repair(RepairOptions),

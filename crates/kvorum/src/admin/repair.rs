@@ -65,7 +65,7 @@ pub(super) fn run(options: &RepairOptions) -> Result<(), Failure> {
     let request = NodeRequest {
         node: &node,
         access: &access,
-        option: Some("--url"),
+        is_named: true,
         method: "POST",
         target: &format!("/v0/admin/repair?full={full}&wait={wait}"),
         headers: &[("Content-Type", "application/json")],

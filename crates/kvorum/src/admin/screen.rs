@@ -1,7 +1,7 @@
 //! The overview of a cluster as one screen.
 
 use super::overview::{NodeOverview, Overview, QuorumOverview};
-use api::cluster::{Advice, Quantiles, Severity};
+use api::cluster::{Advice, Quantiles, ReportNumbers, Severity};
 use units::{Columns, bytes, counted, latency, rate, rough_span as span};
 
 /// How a line is meant.
@@ -190,11 +190,7 @@ fn load_row(node: &NodeOverview) -> [String; LOAD_HEAD.len()] {
         known(report.and_then(|report| report.reads.as_ref()).map(p99)),
         known(report.and_then(|report| report.writes.as_ref()).map(p99)),
         known(report.map(|report| bytes(report.data_bytes as f64))),
-        known(
-            report
-                .and_then(|report| report.free_bytes)
-                .map(|free| bytes(free as f64)),
-        ),
+        known(report.and_then(disk_free)),
         known(node.clock_ahead_ms.map(|ahead| format!("{ahead:+} ms"))),
         known(node.certificate_seconds_left.map(|left| match left {
             0 => "expired".to_owned(),
@@ -203,15 +199,31 @@ fn load_row(node: &NodeOverview) -> [String; LOAD_HEAD.len()] {
     ]
 }
 
+/// What a node's disk has left, of how much.
+fn disk_free(report: &ReportNumbers) -> Option<String> {
+    let free = report.free_bytes? as f64;
+    let size = report.disk_bytes.map(|size| size as f64);
+    Some(match size.filter(|size| *size > 0.0) {
+        Some(size) => format!(
+            "{} of {} ({:.0}%)",
+            bytes(free),
+            bytes(size),
+            free / size * 100.0
+        ),
+        None => bytes(free),
+    })
+}
+
 fn known(figure: Option<String>) -> String {
     figure.unwrap_or_else(|| UNKNOWN.to_owned())
 }
 
 fn rebuild_line(node: &NodeOverview) -> Option<String> {
     let rebuild = node.rebuild.as_ref()?;
-    let left = match rebuild.seconds_left {
-        Some(seconds) => format!(", about {} left", span(seconds)),
-        None => String::new(),
+    let left = match (&rebuild.stalled_because, rebuild.seconds_left) {
+        (Some(why), _) => format!("; it stands still, because {why}"),
+        (None, Some(seconds)) => format!(", about {} left", span(seconds)),
+        (None, None) => String::new(),
     };
     Some(format!(
         "{} is being filled: {:.0}%, {} received{left}",
@@ -268,7 +280,6 @@ mod tests {
     use super::super::overview::{CompactionOverview, LastEqualOverview, RepairOverview};
     use super::super::tombstone_gc::TombstoneGcOverview;
     use super::*;
-    use api::cluster::ReportNumbers;
     use api::status::{NonOwnedCopies, RebuildOverview};
 
     fn serving(name: &str, replica_state: &str) -> NodeOverview {
@@ -300,6 +311,7 @@ mod tests {
             report: Some(ReportNumbers {
                 data_bytes: 3 << 30,
                 free_bytes: Some(40 << 30),
+                disk_bytes: Some(100 << 30),
                 hints: 0,
                 background_share: 1.0,
                 requests_a_second: 12_345.0,
@@ -314,6 +326,7 @@ mod tests {
                 received_keys: 7,
                 share: 0.25,
                 seconds_left: Some(600),
+                stalled_because: None,
             }),
             compaction: Some(CompactionOverview {
                 seconds: 300,
@@ -328,6 +341,13 @@ mod tests {
             ..serving("a", "voter")
         };
         let expired = NodeOverview {
+            rebuild: Some(RebuildOverview {
+                received_bytes: 300 << 20,
+                received_keys: 7,
+                share: 0.25,
+                seconds_left: None,
+                stalled_because: Some("its disk has no room".to_owned()),
+            }),
             certificate_seconds_left: Some(0),
             non_owned: Some(NonOwnedCopies {
                 bound_unix_ms: None,
@@ -393,24 +413,28 @@ mod tests {
             (Tone::Plain, ""),
             (
                 Tone::Plain,
-                "node     requests  p99 of reads  p99 of writes  data      disk free  clock  certificate",
+                "node     requests  p99 of reads  p99 of writes  data      disk free                  clock  certificate",
             ),
             (
                 Tone::Plain,
-                "a        12,345/s  812 us        1.63 ms        3.00 GiB  40.0 GiB   -3 ms  89d left",
+                "a        12,345/s  812 us        1.63 ms        3.00 GiB  40.0 GiB of 100 GiB (40%)  -3 ms  89d left",
             ),
             (
                 Tone::Warn,
-                "b        -         -             -              -         -          -      expired",
+                "b        -         -             -              -         -                          -      expired",
             ),
             (
                 Tone::Bad,
-                "north-2  -         -             -              -         -          -      -",
+                "north-2  -         -             -              -         -                          -      -",
             ),
             (Tone::Plain, ""),
             (
                 Tone::Plain,
                 "a is being filled: 25%, 300 MiB received, about 10m left",
+            ),
+            (
+                Tone::Plain,
+                "b is being filled: 25%, 300 MiB received; it stands still, because its disk has no room",
             ),
             (
                 Tone::Plain,

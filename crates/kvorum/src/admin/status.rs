@@ -114,21 +114,29 @@ fn text(lines: &[Line], has_colors: bool) -> String {
     lines.collect()
 }
 
-/// Fails if there is anything to do, so that a script need not read it.
+/// Fails if there is anything to do, so that a script need not read it. Warnings alone are told
+/// apart.
 fn fail_on_advice(advice: &[Advice], is_json: bool) -> Result<(), Failure> {
-    let to_do = advice
-        .iter()
-        .filter(|advice| advice.severity != Severity::Note);
-    let what = match to_do.count() {
+    let count = |severity| {
+        let of_it = advice.iter().filter(|advice| advice.severity == severity);
+        of_it.count()
+    };
+    let (bad, warnings) = (count(Severity::Bad), count(Severity::Warn));
+    let what = match bad + warnings {
         0 => return Ok(()),
         1 => "something needs attention".to_owned(),
         number => format!("{number} things need attention"),
     };
-    Err(Failure::failed(if is_json {
+    let line = if is_json {
         format!("{what}: see `advice`")
     } else {
         format!("{what}: see each line with !")
-    }))
+    };
+    Err(if bad > 0 {
+        Failure::failed(line)
+    } else {
+        Failure::warning(line)
+    })
 }
 
 /// A node of a cluster, as far as one has to know it to ask it.
@@ -161,7 +169,7 @@ fn fetch<T: DeserializeOwned>(node: &NodeUrl, path: &str, access: &Access) -> Re
     let answer = NodeRequest {
         node,
         access,
-        option: Some("--url"),
+        is_named: true,
         method: "GET",
         target: path,
         headers: &[],
@@ -222,5 +230,7 @@ mod tests {
         let two = fail_on_advice(&advice, false).unwrap_err();
         assert_eq!(two.code(), 1);
         assert_eq!(two.line(), "2 things need attention: see each line with !");
+        let warning = fail_on_advice(&advice[2..], false).unwrap_err();
+        assert_eq!(warning.code(), 6, "nothing fails yet");
     }
 }

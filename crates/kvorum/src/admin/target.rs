@@ -49,7 +49,7 @@ fn is_live(node: &NodeUrl, access: &Access) -> bool {
     let answer = NodeRequest {
         node,
         access,
-        option: None,
+        is_named: false,
         method: "GET",
         target: "/health/live",
         headers: &[],

@@ -58,6 +58,7 @@ struct EndedWork {
 struct RebuildWork {
     received_bytes: u64,
     share: f64,
+    stalled_because: Option<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -91,9 +92,17 @@ fn stage_of_repair(repair: &RepairWork, now_unix_ms: u64, is_full: bool) -> Opti
         ("incremental", &repair.incremental)
     };
     if let (Some(rebuild), true) = (&repair.rebuild, is_full) {
-        return Some(Stage {
-            share: Some(rebuild.share),
-            text: format!("{} received", bytes(rebuild.received_bytes as f64)),
+        let received = format!("{} received", bytes(rebuild.received_bytes as f64));
+        return Some(match &rebuild.stalled_because {
+            // The time left follows from a share.
+            Some(why) => Stage {
+                share: None,
+                text: format!("{received}; it stands still, because {why}"),
+            },
+            None => Stage {
+                share: Some(rebuild.share),
+                text: received,
+            },
         });
     }
     let running = repair.running.iter().find(|running| running.kind == kind)?;
@@ -172,7 +181,7 @@ async fn watch(
         let request = NodeRequest {
             node,
             access,
-            option: None,
+            is_named: false,
             method: "GET",
             target: "/v0/status",
             headers: &[],
@@ -220,6 +229,10 @@ mod tests {
         let rebuild = repair(json!({"received_bytes": 3 << 20, "share": 0.5}));
         let shown = stage_of_repair(&rebuild, 2000, true);
         assert_eq!(shown, stage(Some(0.5), "3.00 MiB received"));
+        let stalled = json!({"received_bytes": 0, "share": 0.5, "stalled_because": "it is full"});
+        let shown = stage_of_repair(&repair(stalled), 2000, true);
+        let text = "0 B received; it stands still, because it is full";
+        assert_eq!(shown, stage(None, text));
     }
 
     #[test]

@@ -8,6 +8,9 @@
 //!
 //! request:  status\n
 //! answer:   done JSON\n              done [{"name":"node-1","url":…},…]
+//!
+//! request:  console\n
+//! answer:   done URL\n               done http://127.0.0.1:40001/#dev=…
 //! ```
 //!
 //! Signals to process IDs would not work: only the parent of a process can be sure that the ID has
@@ -72,6 +75,9 @@ pub(super) enum NodeAction {
 
 /// The request for the states of all nodes.
 const STATUS: &str = "status";
+
+/// The request for the address of the console.
+const CONSOLE: &str = "console";
 
 const ACTIONS: [(NodeAction, &str); 12] = [
     (NodeAction::Kill, "kill"),
@@ -211,14 +217,14 @@ fn short_path(folder: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd()))
 }
 
-/// Passes commands to the supervisors of the nodes, forever.
-pub(super) async fn serve(listener: UnixListener, nodes: Vec<Supervisor>) {
+/// Passes commands to the supervisors of the nodes, forever. `console` is the address of the console.
+pub(super) async fn serve(listener: UnixListener, nodes: Vec<Supervisor>, console: &str) {
     let mut under_way = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept(), if under_way.len() < COMMANDS_MAX => match accepted {
                 Ok((stream, _)) => {
-                    under_way.spawn(serve_connection(stream, nodes.clone()));
+                    under_way.spawn(serve_connection(stream, nodes.clone(), console.to_owned()));
                 }
                 // Too many open files, for example, which is temporary.
                 Err(_) => tokio::time::sleep(REQUEST_TIME).await,
@@ -228,7 +234,7 @@ pub(super) async fn serve(listener: UnixListener, nodes: Vec<Supervisor>) {
     }
 }
 
-async fn serve_connection(mut stream: UnixStream, nodes: Vec<Supervisor>) {
+async fn serve_connection(mut stream: UnixStream, nodes: Vec<Supervisor>, console: String) {
     let is_own = stream.peer_cred().is_ok_and(|peer| {
         let user = peer.uid();
         user == 0 || user == rustix::process::geteuid().as_raw()
@@ -238,7 +244,12 @@ async fn serve_connection(mut stream: UnixStream, nodes: Vec<Supervisor>) {
     }
     let request = tokio::time::timeout(REQUEST_TIME, read_line(&mut stream)).await;
     let Ok(Ok(request)) = request else { return };
-    let answer = match carry_out(&request, &nodes).await {
+    let result = if request == CONSOLE {
+        Ok(console)
+    } else {
+        carry_out(&request, &nodes).await
+    };
+    let answer = match result {
         Ok(line) => format!("done {line}\n"),
         Err(line) => format!("refused {line}\n"),
     };
@@ -333,6 +344,8 @@ fn status(options: &StatusOptions) -> Result<(), Failure> {
     });
     let rows: Vec<_> = rows.collect();
     print(&units::lines_of(units::Columns::Left, &rows));
+    let console = send(CONSOLE, &options.data)?;
+    print(&[format!("The console: {console}")]);
     Ok(())
 }
 

@@ -112,7 +112,7 @@ async fn dev(
         ended = tokio::select! {
             failure = keep_running(layout, &url, probe, &mut nodes) => Err(failure),
             () = console.serve(supervisors.clone()) => Ok(()),
-            () = control::serve(listener, supervisors) => Ok(()),
+            () = control::serve(listener, supervisors, &url) => Ok(()),
             _ = signals.next() => Ok(()),
         };
     }

@@ -47,7 +47,8 @@ pub(crate) struct DevOptions {
 /// A command to a node of a running cluster.
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum NodeCommand {
-    /// Print the nodes, their URLs and states, and the faults they were given
+    /// Print the nodes, their URLs and states, the faults they were given, and the address of the
+    /// console
     Status(StatusOptions),
     /// Kill a node as a crash would (SIGKILL); it restarts by itself
     Kill(NodeOptions),

@@ -49,7 +49,7 @@ pub(super) fn text(layout: &ClusterLayout, console: &str) -> String {
         "\nThe same with any HTTP client:\n  \
          curl{curl_access} -X PUT --data-binary 'world' '{first}/v0/entity?id=hello{replicas}'\n  \
          curl{curl_access} '{second}/v0/entity?id=hello{replicas}'\n  \
-         curl{curl_access} '{third}/v0/entities?start=a'"
+         curl{curl_access} -H 'Accept: application/x-ndjson' '{third}/v0/entities?scope=cluster'"
     );
     let data_option = DevOptions::data_option(data);
     let number = nodes.len().min(2);

@@ -41,6 +41,9 @@ pub(crate) struct ExportOptions {
     /// Continue after the last line of FILE.partial
     #[arg(long)]
     resume: bool,
+    /// Replace FILE if it is there
+    #[arg(long)]
+    overwrite: bool,
     /// Also write versions; an import ignores them
     #[arg(long)]
     versions: bool,
@@ -79,9 +82,9 @@ pub(super) fn run(options: &ExportOptions) -> Result<(), Failure> {
     request.replicas = options.transfer.replicas();
     let client = options.transfer.client()?;
     if options.file == Path::new("-") {
-        if options.resume || options.json {
+        if options.resume || options.overwrite || options.json {
             return Err(Failure::usage(
-                "--resume and --json need a file: stdout is for the entities",
+                "--resume, --overwrite and --json need a file: stdout is for the entities",
             ));
         }
         return wait_for(to_stdout(&client, request, options));
@@ -120,7 +123,8 @@ async fn to_file(
     options: &ExportOptions,
 ) -> Result<(), Failure> {
     let name = options.file.display();
-    let mut partial = Partial::open(&options.file, options.resume).map_err(failure_of_file)?;
+    let partial = Partial::open(&options.file, options.resume, options.overwrite);
+    let mut partial = partial.map_err(failure_of_file)?;
     if let Some(line) = partial.last_line().map_err(failure_of_file)? {
         go_on_behind(&line, &mut request)
             .map_err(|problem| Failure::usage(format!("{name}.partial {problem}")))?;
@@ -231,6 +235,10 @@ fn failure_of_file(error: PartialError) -> Failure {
         PartialError::IsThere(partial) => Failure::usage(format!(
             "{0} is left of an interrupted export: give --resume to continue it, or remove the file",
             partial.display()
+        )),
+        PartialError::WholeIsThere(file) => Failure::usage(format!(
+            "{} is there already: give --overwrite to replace it, or another name",
+            file.display()
         )),
         PartialError::IsFolder(folder) => Failure::usage(format!(
             "{} is a folder: give the name of a file in it",

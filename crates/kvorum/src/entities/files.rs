@@ -44,6 +44,8 @@ pub(super) struct Partial {
 pub(super) enum PartialError {
     /// There is one that was cut.
     IsThere(PathBuf),
+    /// There is a file of the name already.
+    WholeIsThere(PathBuf),
     /// The file's own name is that of a folder.
     IsFolder(PathBuf),
     /// The folder is missing in which the file is to be.
@@ -54,14 +56,22 @@ pub(super) enum PartialError {
 
 impl Partial {
     /// Opens the partial file of `whole`. With `resumes` it may be there, and what stands
-    /// behind its last whole line is cut off.
+    /// behind its last whole line is cut off. With `overwrites` a file `whole` may be there, and
+    /// is replaced in the end.
     ///
     /// # Errors
     /// [`PartialError`].
-    pub(super) fn open(whole: &Path, resumes: bool) -> Result<Self, PartialError> {
+    pub(super) fn open(
+        whole: &Path,
+        resumes: bool,
+        overwrites: bool,
+    ) -> Result<Self, PartialError> {
         // Otherwise only its last step would fail.
         if whole.is_dir() {
             return Err(PartialError::IsFolder(whole.to_owned()));
+        }
+        if !overwrites && whole.symlink_metadata().is_ok() {
+            return Err(PartialError::WholeIsThere(whole.to_owned()));
         }
         let path = with_suffix(whole, ".partial");
         let mut options = File::options();
@@ -359,7 +369,7 @@ mod tests {
             ),
         ] {
             fs::write(&path, text).unwrap();
-            let mut partial = Partial::open(&whole, true).unwrap();
+            let mut partial = Partial::open(&whole, true, true).unwrap();
             assert_eq!(partial.bytes(), kept as u64);
             let line = partial.last_line().unwrap();
             assert_eq!(line.as_deref(), last.map(str::as_bytes));
@@ -370,14 +380,17 @@ mod tests {
             assert!(!path.exists());
         }
         fs::write(&path, "one\n").unwrap();
-        let refused = Partial::open(&whole, false).err().unwrap();
+        let refused = Partial::open(&whole, false, true).err().unwrap();
         assert!(matches!(refused, PartialError::IsThere(there) if there == path));
-        let mut partial = Partial::open(&whole, true).unwrap();
+        let mut partial = Partial::open(&whole, true, true).unwrap();
         partial.write(b"two\n").unwrap();
         partial.cut_at(4).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "one\n");
         fs::remove_file(&path).unwrap();
-        let _partial = Partial::open(&whole, false).unwrap();
+        let refused = Partial::open(&whole, false, false).err().unwrap();
+        assert!(matches!(refused, PartialError::WholeIsThere(there) if there == whole));
+        assert!(!path.exists(), "nothing was begun");
+        let _partial = Partial::open(&whole, false, true).unwrap();
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o077, 0, "others may read all values");
     }
@@ -387,7 +400,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let missing = folder.path().join("missing/e");
         for resumes in [false, true] {
-            let refused = |whole: &Path| Partial::open(whole, resumes).err().unwrap();
+            let refused = |whole: &Path| Partial::open(whole, resumes, false).err().unwrap();
             assert!(matches!(refused(&missing), PartialError::NoFolder(_)));
             assert!(matches!(refused(folder.path()), PartialError::IsFolder(_)));
         }

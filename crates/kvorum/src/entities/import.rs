@@ -145,7 +145,10 @@ pub(super) fn run(options: &ImportOptions) -> Result<(), Failure> {
         keeper.progress.clear();
         match imported {
             Ok(progress) => keeper.end(progress, options.json),
-            Err(error) => Err(failure_of_import(&error, keeper.file.as_ref())),
+            Err(error) => {
+                keeper.forget_the_beginning();
+                Err(failure_of_import(&error, keeper.file.as_ref()))
+            }
         }
     })
 }
@@ -158,7 +161,8 @@ fn begin(file: Option<&PositionFile>, resumes: bool) -> Result<Position, Failure
     let name = file.path().display();
     match file.read() {
         Ok(None) => Ok(Position::default()),
-        Ok(Some(position)) if resumes => Ok(position),
+        // Nothing is stored for certain, so there is nothing to continue.
+        Ok(Some(position)) if resumes || position.lines == 0 => Ok(position),
         Ok(Some(position)) => Err(Failure::usage(format!(
             "{name} is left of an import that was interrupted after line {}: give --resume to \
              continue it, or remove the file to start again",
@@ -236,6 +240,18 @@ impl ImportObserver for Keeper {
 }
 
 impl Keeper {
+    /// Removes a position before the first line: there is nothing to continue.
+    fn forget_the_beginning(&mut self) {
+        let kept = self.kept.map_or(self.begin, |(_, position)| position);
+        if kept.lines == 0
+            && self.begin.lines == 0
+            && let Some(file) = self.file.take()
+        {
+            // If it stays, the next import begins anew nevertheless.
+            let _ = file.remove();
+        }
+    }
+
     /// The end of an import that has reached the end of its input.
     fn end(&mut self, progress: client::ImportProgress, json: bool) -> Result<(), Failure> {
         if let Some(file) = &self.file {

@@ -35,17 +35,26 @@ impl KeyRangeOptions {
     /// A key in another form, or one that is empty or too long.
     pub(super) fn request(&self, scope: Scope) -> Result<ScanRequest, Failure> {
         let mut request = ScanRequest::all(scope);
-        let parse = |name: &str, text: &Option<OsString>| {
-            let text = text.as_ref();
-            text.map(|text| self.form.parse(name, text)).transpose()
-        };
-        if let Some(start) = parse("--start", &self.start)? {
+        if let Some(start) = self.bytes("--start", &self.start)? {
             request.start = start;
         }
-        request.end = parse("--end", &self.end)?;
-        if let Some(prefix) = parse("--prefix", &self.prefix)? {
+        request.end = self.bytes("--end", &self.end)?;
+        if let Some(prefix) = self.bytes("--prefix", &self.prefix)? {
             request.set_prefix(&prefix);
         }
         Ok(request)
+    }
+
+    /// The bytes of an option, in the form in which the keys are written.
+    ///
+    /// # Errors
+    /// As [`Self::request`].
+    pub(super) fn bytes(
+        &self,
+        name: &str,
+        text: &Option<OsString>,
+    ) -> Result<Option<Vec<u8>>, Failure> {
+        let text = text.as_ref();
+        text.map(|text| self.form.parse(name, text)).transpose()
     }
 }

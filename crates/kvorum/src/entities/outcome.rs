@@ -21,7 +21,7 @@ struct FailureDocument<'a> {
 
 /// The failure that an error becomes.
 pub(super) fn failure_of(error: &Error) -> Failure {
-    let line = error.to_string();
+    let line = access::line_of(error);
     if let Error::Refused(refusal) = error
         && refusal.problem.is(&NO_SUCH_ENTITY)
     {
@@ -35,19 +35,23 @@ pub(super) fn failure_of(error: &Error) -> Failure {
     }
 }
 
-/// The failure that the error of a write becomes: it says what is known of the write.
-pub(super) fn failure_of_write(error: &Error) -> Failure {
+/// The failure that the error of a write becomes: it says what is known of the write, and how to
+/// have it repeated unless it was `repeated` already.
+pub(super) fn failure_of_write(error: &Error, repeated: bool) -> Failure {
     let failure = failure_of(error);
-    let is_unknown = |error: &Error| matches!(error, Error::Silent { .. } | Error::Cut { .. });
-    match error {
-        error if is_unknown(error) => failure.with_more(
+    if !error.is_unknown() {
+        return failure;
+    }
+    // A receipt says so itself.
+    let says_so = failure.line().contains("may still take effect");
+    match (says_so, repeated) {
+        (true, true) => failure,
+        (true, false) => failure.with_more("--retry-writes repeats the write"),
+        (false, true) => failure.with_more("the write may still take effect: read the key"),
+        (false, false) => failure.with_more(
             "the write may still take effect: read the key, or repeat the write with \
              --retry-writes",
         ),
-        Error::AllFailed(errors) if errors.iter().any(is_unknown) => {
-            failure.with_more("the write may still take effect: read the key")
-        }
-        _ => failure,
     }
 }
 
@@ -113,6 +117,7 @@ mod tests {
             (refused(504, "not-enough-replicas"), 3, "why"),
             (refused(507, "disk-full"), 4, "why"),
             (unreachable(), 3, "start the node"),
+            (unreachable(), 3, "KVORUM_URL"),
             (
                 Error::Silent {
                     node: node(),
@@ -162,27 +167,31 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_may_have_happened_says_so() {
-        let cut = Error::Cut {
+    fn a_write_that_may_have_happened_says_so_and_names_the_option_that_helps() {
+        let cut = || Error::Cut {
             node: "http://h:1".to_owned(),
         };
-        assert!(
-            failure_of_write(&cut)
-                .line()
-                .contains("may still take effect")
-        );
-        assert!(!failure_of(&cut).line().contains("may still take effect"));
-        let all = Error::AllFailed(vec![refused(503, "overloaded"), cut]);
-        assert!(
-            failure_of_write(&all)
-                .line()
-                .contains("may still take effect")
-        );
-        let none = Error::AllFailed(vec![refused(503, "overloaded")]);
-        assert!(
-            !failure_of_write(&none)
-                .line()
-                .contains("may still take effect")
-        );
+        let line = |error: &Error, repeated| failure_of_write(error, repeated).line().to_owned();
+        for error in [
+            cut(),
+            refused(504, "not-enough-replicas"),
+            Error::AllFailed(vec![refused(503, "overloaded"), cut()]),
+        ] {
+            for repeated in [false, true] {
+                let line = line(&error, repeated);
+                assert!(line.contains("may still take effect"), "{line}");
+                assert_eq!(line.contains("--retry-writes"), !repeated, "{line}");
+            }
+            assert!(!failure_of(&error).line().contains("may still take effect"));
+        }
+        for error in [
+            refused(503, "overloaded"),
+            refused(507, "disk-full"),
+            Error::AllFailed(vec![refused(503, "overloaded")]),
+        ] {
+            let line = line(&error, false);
+            assert!(!line.contains("may still take effect"), "{line}");
+            assert!(!line.contains("--retry-writes"), "{line}");
+        }
     }
 }

@@ -7,21 +7,24 @@ use super::output::{Output, print_lines};
 use super::waiting::wait_for;
 use crate::failure::Failure;
 use crate::values::count;
-use api::Entity;
+use api::{Entity, ListedLine};
 use clap::Args;
 use cli::progress::Stage;
 use client::{Client, ScanRequest, Scope, percent_form};
+use std::ffi::OsString;
 
 pub(super) const HELP: &str = "\
 Examples:
   kvorum scan --prefix user/
   kvorum scan --count
+  kvorum scan --prefix user/ --delimiter / --values-omit
   kvorum scan --start a --end b --limit 100
   kvorum scan --values-omit --key-percent --start '%00%FF'
   kvorum scan --json | jq .key
 
 Each line is a key, a tab and a value; unprintable bytes and % are written as %XX. --json writes \
-lines of JSON as the API does.
+lines of JSON as the API does. With --delimiter keys are listed like files in folders: a line without \
+a tab may be what the keys of a folder begin with.
 
 When a node does not answer, the scan continues at another one. An incomplete scan ends \
 with an exit code other than 0.";
@@ -34,6 +37,15 @@ pub(crate) struct ScanOptions {
     node: bool,
     #[command(flatten)]
     range: KeyRangeOptions,
+    /// List one level of a tree of keys: of all keys with the same bytes up to the first DELIMITER
+    /// behind the prefix, print only these bytes
+    #[arg(
+        long,
+        value_name = "DELIMITER",
+        conflicts_with = "count",
+        help_heading = "Range"
+    )]
+    delimiter: Option<OsString>,
     /// Stop after N entities
     #[arg(long, value_name = "N", value_parser = count(1..=u64::MAX), help_heading = "Range")]
     limit: Option<u64>,
@@ -64,6 +76,7 @@ pub(super) fn run(options: &ScanOptions) -> Result<(), Failure> {
     request.limit = options.limit;
     request.has_values = !options.values_omit;
     request.replicas = options.transfer.replicas();
+    request.delimiter = options.range.bytes("--delimiter", &options.delimiter)?;
     if scope == Scope::Node && request.replicas != client::Replicas::default() {
         return Err(Failure::usage(
             "--ack and --from do not go with --node: a scan of one node asks no other node",
@@ -86,17 +99,24 @@ async fn scan(client: &Client, request: ScanRequest, options: &ScanOptions) -> R
     let mut progress = options.transfer.progress(true);
     let (mut count, mut last_key) = (0, None);
     let ended = loop {
-        let entity = match reader.next().await {
-            Ok(Some(entity)) => entity,
+        let line = match reader.next_line().await {
+            Ok(Some(line)) => line,
             Ok(None) => break Ok(()),
             Err(error) => break Err(failure_of(&error)),
         };
         count += 1;
-        if !output.write(|line| put_line(&entity, options.json, line))? {
+        let is_taken = output.write(|out| match &line {
+            ListedLine::Entity(entity) => put_line(entity, options.json, out),
+            ListedLine::Prefix(prefix) => put_prefix(prefix, options.json, out),
+        })?;
+        if !is_taken {
             // The reader of the output has what it wanted.
             return Ok(());
         }
-        last_key = Some(entity.key);
+        last_key = Some(match line {
+            ListedLine::Entity(entity) => entity.key,
+            ListedLine::Prefix(prefix) => prefix,
+        });
         progress.show(|seconds| Stage {
             share: None,
             text: transferred(count, "read", seconds),
@@ -123,6 +143,15 @@ pub(super) fn put_line(entity: &Entity, json: bool, line: &mut Vec<u8>) {
         line.push(b'\t');
         line.extend_from_slice(percent_form(value).as_bytes());
     }
+    line.push(b'\n');
+}
+
+/// Appends the line of a common prefix of keys.
+fn put_prefix(prefix: &[u8], json: bool, line: &mut Vec<u8>) {
+    if json {
+        return api::write_prefix_line(prefix, line);
+    }
+    line.extend_from_slice(percent_form(prefix).as_bytes());
     line.push(b'\n');
 }
 

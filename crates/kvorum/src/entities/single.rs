@@ -263,7 +263,7 @@ pub(super) fn put(options: &PutOptions) -> Result<(), Failure> {
     wait_for(async {
         let replicas = options.replicas.into();
         let written = client.put(&key, value.into(), options.ttl, replicas);
-        print_written("stored", written.await, options.json)
+        print_written("stored", written.await, options.write, options.json)
     })
 }
 
@@ -278,7 +278,7 @@ pub(super) fn delete(options: &DeleteOptions) -> Result<(), Failure> {
     let client = options.nodes.client(options.write.retry_writes)?;
     wait_for(async {
         let written = client.delete(&key, options.replicas.into());
-        print_written("deleted", written.await, options.json)
+        print_written("deleted", written.await, options.write, options.json)
     })
 }
 
@@ -340,12 +340,16 @@ fn held_text(replica: &KeyReplica) -> String {
 fn print_written(
     what: &str,
     written: Result<EntityHead, Error>,
+    options: WriteOptions,
     json: bool,
 ) -> Result<(), Failure> {
     match written {
         Ok(head) if json => print_json(&head),
         Ok(head) => print_lines([written_line(what, &head)]),
-        Err(error) => Err(reported(&error, failure_of_write(&error), json)?),
+        Err(error) => {
+            let failure = failure_of_write(&error, options.retry_writes);
+            Err(reported(&error, failure, json)?)
+        }
     }
 }
 

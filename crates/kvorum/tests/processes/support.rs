@@ -2,26 +2,20 @@
 
 #![expect(clippy::print_stderr, reason = "a test that hangs says what it kills")]
 
+use http_testing::Connection;
 use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, Signal, kill_process};
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use std::ffi::OsStr;
 use std::fmt::Debug;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 pub(crate) use crate::PROGRAM;
-
-/// How long a test waits for anything. The time is long, because only a failing
-/// test waits for all of it.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a test waits for an event. A full repair that lost a node may wait for it for 20 s,
 /// and the next repair as long again, before the cluster is whole.
@@ -250,18 +244,18 @@ impl Process {
     /// Waits until the node at `address` answers. Panics with its output if it
     /// ends instead.
     pub(crate) fn wait_until_up_at(&mut self, address: SocketAddr) {
-        self.wait_until_up_by(|| HttpConnection::open(address));
+        self.wait_until_up_by(|| Connection::connect(address));
     }
 
     /// Waits until the node that `connect` connects to answers. Panics with its output if
     /// it ends instead.
-    pub(crate) fn wait_until_up_by(&mut self, connect: impl Fn() -> io::Result<HttpConnection>) {
+    pub(crate) fn wait_until_up_by(&mut self, connect: impl Fn() -> io::Result<Connection>) {
         wait_until("an answer of the node", || {
             if self.child.try_wait().unwrap().is_some() {
                 panic!("the process ended early: {:?}", self.end());
             }
-            let answer =
-                connect().and_then(|mut connection| connection.exchange("GET", "/v0/status", b""));
+            let answer = connect()
+                .and_then(|mut connection| connection.request("GET", "/v0/status", "", b""));
             answer
                 .is_ok_and(|answer| answer.status == 200)
                 .then_some(())
@@ -294,135 +288,7 @@ pub(crate) fn request(
     target: &str,
     body: &[u8],
 ) -> Option<(u16, Vec<u8>)> {
-    let mut connection = HttpConnection::open(local(port)).ok()?;
-    let response = connection.exchange(method, target, body).ok()?;
+    let mut connection = Connection::connect(local(port)).ok()?;
+    let response = connection.request(method, target, "", body).ok()?;
     Some((response.status, response.body))
-}
-
-/// The bytes of a connection.
-trait Bytes: Read + Write + Send {}
-
-impl<T: Read + Write + Send> Bytes for T {}
-
-/// A connection that stays open for several requests.
-pub(crate) struct HttpConnection {
-    stream: BufReader<Box<dyn Bytes>>,
-}
-
-/// A connection whose reads and writes end in time.
-pub(crate) fn socket(address: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.set_write_timeout(Some(TIMEOUT))?;
-    Ok(stream)
-}
-
-/// The response of a node on an [`HttpConnection`].
-pub(crate) struct HttpResponse {
-    pub(crate) status: u16,
-    /// The header `Kvorum-Version`.
-    pub(crate) version: Option<u64>,
-    pub(crate) body: Vec<u8>,
-}
-
-impl HttpConnection {
-    pub(crate) fn open(address: SocketAddr) -> io::Result<Self> {
-        Ok(Self::over(socket(address)?))
-    }
-
-    /// A connection over TLS to the node whose certificate is for the IP address.
-    pub(crate) fn open_tls(address: SocketAddr, config: Arc<ClientConfig>) -> io::Result<Self> {
-        let name = ServerName::from(address.ip());
-        let connection = ClientConnection::new(config, name).map_err(io::Error::other)?;
-        Ok(Self::over(StreamOwned::new(connection, socket(address)?)))
-    }
-
-    fn over(stream: impl Bytes + 'static) -> Self {
-        let stream: Box<dyn Bytes> = Box::new(stream);
-        let stream = BufReader::new(stream);
-        Self { stream }
-    }
-
-    /// Sends a request and returns the complete response.
-    pub(crate) fn exchange(
-        &mut self,
-        method: &str,
-        target: &str,
-        body: &[u8],
-    ) -> io::Result<HttpResponse> {
-        let length = body.len();
-        let head = format!(
-            "{method} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {length}\r\n\r\n"
-        );
-        let request = [head.as_bytes(), body].concat();
-        self.stream.get_mut().write_all(&request)?;
-        self.answer()
-    }
-
-    /// Requests lines of JSON.
-    pub(crate) fn lines(&mut self, target: &str) -> io::Result<Vec<serde_json::Value>> {
-        let head = format!(
-            "GET {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: application/x-ndjson\r\n\r\n"
-        );
-        self.stream.get_mut().write_all(head.as_bytes())?;
-        let answer = self.answer()?;
-        assert_eq!(answer.status, 200, "{target}");
-        let lines = answer.body.split(|byte| *byte == b'\n');
-        let lines = lines.filter(|line| !line.is_empty());
-        Ok(lines
-            .map(|line| serde_json::from_slice(line).unwrap())
-            .collect())
-    }
-
-    fn answer(&mut self) -> io::Result<HttpResponse> {
-        let status = self.line()?;
-        let status = status
-            .strip_prefix("HTTP/1.1 ")
-            .and_then(|rest| rest.get(..3));
-        let mut answer = HttpResponse {
-            status: status.unwrap().parse().unwrap(),
-            version: None,
-            body: Vec::new(),
-        };
-        let mut is_chunked = false;
-        loop {
-            let line = self.line()?.to_ascii_lowercase();
-            match line.split_once(": ") {
-                Some(("kvorum-version", version)) => answer.version = version.parse().ok(),
-                Some(("content-length", length)) => answer.body.resize(length.parse().unwrap(), 0),
-                Some(("transfer-encoding", coding)) => is_chunked = coding == "chunked",
-                Some(_) => {}
-                None => break,
-            }
-        }
-        if is_chunked {
-            while self.chunk(&mut answer.body)? > 0 {}
-        } else {
-            self.stream.read_exact(&mut answer.body)?;
-        }
-        Ok(answer)
-    }
-
-    /// Appends the next chunk to `body`, and returns its length, which is 0 for
-    /// the last chunk.
-    fn chunk(&mut self, body: &mut Vec<u8>) -> io::Result<usize> {
-        let length = usize::from_str_radix(&self.line()?, 16).unwrap();
-        let before = body.len();
-        body.resize(before + length, 0);
-        self.stream.read_exact(&mut body[before..])?;
-        // There are no trailers, so an empty line also ends the last chunk.
-        assert_eq!(self.line()?, "");
-        Ok(length)
-    }
-
-    /// Reads a line of the head without its end; the last line is empty.
-    fn line(&mut self) -> io::Result<String> {
-        let mut line = String::new();
-        self.stream.read_line(&mut line)?;
-        match line.strip_suffix("\r\n") {
-            Some(line) => Ok(line.to_owned()),
-            None => Err(io::ErrorKind::UnexpectedEof.into()),
-        }
-    }
 }

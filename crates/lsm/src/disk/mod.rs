@@ -109,8 +109,18 @@ pub trait Disk: Send + Sync {
     /// estimate, because others write too and a quota may allow less.
     ///
     /// # Errors
-    /// As [`Disk::create_folder`].
+    /// As [`Disk::create_folder`]; also if the folder is locked and its path has come to name
+    /// another one.
     fn available_bytes(&self, folder: &Path) -> io::Result<u64>;
+
+    /// How many bytes the file system of `folder` has, used ones included.
+    ///
+    /// # Errors
+    /// `Unsupported` if it cannot say that, and those of the system.
+    fn size_bytes(&self, folder: &Path) -> io::Result<u64> {
+        let _ = folder;
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Takes the lock of a folder without waiting, and holds it until the result is
     /// dropped or the process ends. `None` if another holder has the lock. While it is held,
@@ -120,6 +130,15 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// As [`Disk::create_folder`].
     fn lock(&self, folder: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>>;
+}
+
+/// The space of a file system, as far as it says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskSpace {
+    /// What can still be written, in bytes.
+    pub free_bytes: Option<u64>,
+    /// What it has in all, in bytes.
+    pub size_bytes: Option<u64>,
 }
 
 /// An open file.

@@ -73,6 +73,11 @@ impl RealDisk {
         Ok(folder)
     }
 
+    /// The folder with this path, if it is locked.
+    fn locked(&self, folder: &Path) -> Option<Arc<LockedFolder>> {
+        lock(&self.locked).get(folder)?.upgrade()
+    }
+
     /// The locked folder that `path` is in, if it is in one.
     fn locked_above(&self, path: &Path) -> Option<Arc<LockedFolder>> {
         let locked = lock(&self.locked);
@@ -195,8 +200,16 @@ impl Disk for RealDisk {
     }
 
     fn available_bytes(&self, folder: &Path) -> io::Result<u64> {
+        if let Some(locked) = self.locked(folder) {
+            locked.check()?;
+        }
         let system = rustix::io::retry_on_intr(|| rustix::fs::statvfs(folder))?;
         Ok(system.f_bavail.saturating_mul(system.f_frsize))
+    }
+
+    fn size_bytes(&self, folder: &Path) -> io::Result<u64> {
+        let system = rustix::io::retry_on_intr(|| rustix::fs::statvfs(folder))?;
+        Ok(system.f_blocks.saturating_mul(system.f_frsize))
     }
 
     fn lock(&self, folder: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
@@ -449,9 +462,12 @@ mod tests {
             disk.create(&folder.join("below/file")).map(drop)
         };
         create().unwrap();
+        assert!(disk.available_bytes(&folder).unwrap() > 0);
         std::fs::rename(&folder, &away).unwrap();
-        let gone = create().unwrap_err().to_string();
-        assert!(gone.contains("cannot be reached any more"), "{gone}");
+        for result in [create(), disk.available_bytes(&folder).map(drop)] {
+            let gone = result.unwrap_err().to_string();
+            assert!(gone.contains("cannot be reached any more"), "{gone}");
+        }
         // Another store, with a file of the same name.
         let other = RealDisk::default();
         other.create_folder(&folder.join("below")).unwrap();
@@ -465,6 +481,7 @@ mod tests {
             disk.rename(&folder.join("file"), &folder.join("renamed")),
             disk.exchange(&folder.join("file"), &folder.join("renamed")),
             disk.remove(&folder.join("file")),
+            disk.available_bytes(&folder).map(drop),
         ] {
             let replaced = result.unwrap_err().to_string();
             assert!(replaced.contains("another folder"), "{replaced}");

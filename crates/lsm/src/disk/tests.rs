@@ -148,7 +148,15 @@ fn a_direct_reader_reads_the_file_of_its_handle() {
 
 #[test]
 fn a_disk_reports_its_free_space() {
-    on_each_disk(|disk, folder| assert!(disk.available_bytes(folder).unwrap() > 0));
+    on_each_disk(|disk, folder| {
+        let free = disk.available_bytes(folder).unwrap();
+        assert!(free > 0);
+        if let Ok(size) = disk.size_bytes(folder) {
+            assert!(size >= free, "{free} of {size}");
+        }
+    });
+    let temporary = tempfile::tempdir().unwrap();
+    assert!(RealDisk::default().size_bytes(temporary.path()).is_ok());
 }
 
 #[test]

@@ -222,6 +222,7 @@ impl Ingest {
             let publish = || stored.show_ingested(now);
             core.snapshots.publish_with(sequence, publish);
         }
+        core.ingests.note_room(false);
         core.schedule_compaction(Duration::ZERO);
         Ok(ingested)
     }
@@ -247,6 +248,9 @@ impl Ingest {
     /// Gives it up because of `error`. Returns the error that its calls return.
     fn fail(&mut self, error: Error, core: &Core) -> Error {
         self.remove_files(core);
+        if matches!(error, Error::DiskFull) {
+            core.ingests.note_room(true);
+        }
         let error = core.poison_if_sync(error);
         self.failure.get_or_insert(error).clone()
     }

@@ -98,6 +98,7 @@ pub use writes::admission::{Admission, Barrier, LateSource};
 pub use writes::newer_versions::PendingCheck;
 pub use writes::outbox::{Applied, Outbox, Outcome};
 
+use crate::disk::DiskSpace;
 use crate::error::Error;
 use crate::options::{Environment, Options};
 use crate::table::{DiskAccess, Interrupt};
@@ -449,6 +450,17 @@ impl Engine {
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.inner.core.statistics()
+    }
+
+    /// Looks at the store's folder, and returns the space of its file system. If the folder or the log in it was moved or removed, no write is taken until a
+    /// later look finds it: [`Statistics::failing`]. Call it every second or so. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], [`Error::Io`].
+    pub fn look_at_folder(&self) -> Result<DiskSpace, Error> {
+        let core = &self.inner.core;
+        let _folder_lock = core.background.folder_lock().hold()?;
+        core.look_at_folder()
     }
 
     /// Whether puts are accepted now: the disk has room, and the store is not poisoned.

@@ -472,6 +472,18 @@ impl SegmentWriter {
         room >= (self.format.group_header_bytes() + record_bytes) as u64
     }
 
+    /// Checks that the file was not removed: what is written to it would be lost with the process.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn check_name(&self) -> Result<(), Error> {
+        let removed = || Err(io::Error::other("it was removed under the running node"));
+        let has_name = self.file.has_name();
+        has_name
+            .and_then(|has_name| if has_name { Ok(()) } else { removed() })
+            .map_err(|error| Error::io("write to", &self.path, error))
+    }
+
     /// The number of the segment.
     pub(crate) fn segment(&self) -> u64 {
         self.segment

@@ -46,11 +46,17 @@ fn check_data(config: &NodeConfig, disk: &dyn Disk) -> Result<(), OpenError> {
     } else {
         ""
     };
-    tracing::warn!(
-        folder = %config.data.display(),
+    let folder = config.data.display();
+    let text = format!(
         "the data folder holds no store: this node begins with an empty one. If it had data, stop \
          it: its disk may not be mounted{others}. With --expect-data it would refuse to start"
     );
+    // Several nodes on one machine are there to try them.
+    if config.members.count() > 1 && config.members.is_loopback_only() {
+        tracing::info!(%folder, "{text}");
+    } else {
+        tracing::warn!(%folder, "{text}");
+    }
     Ok(())
 }
 
@@ -269,12 +275,7 @@ impl Node {
         let scan_memory = ScanMemory::of(memory.scans_bytes, config.scan_batch_bytes());
         let repair = RepairSessions::open(repair_environment, repair_files);
         let compactions = Compactions::new(engine.clone(), Arc::clone(&clock));
-        let report = OwnReport::new(
-            seams.disk,
-            config.data.clone(),
-            Arc::clone(&clock),
-            Arc::clone(executor),
-        );
+        let report = OwnReport::new(engine.clone(), Arc::clone(&clock), Arc::clone(executor));
         Ok(Self {
             placement,
             background,

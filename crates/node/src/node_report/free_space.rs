@@ -1,19 +1,20 @@
-//! The free space on the disk of the data folder.
+//! The space of the disk of the data folder.
 
 use super::FRESH;
 use base::Clock;
-use lsm::{Disk, Executor, JobClass};
+use lsm::{DiskSpace, Executor, JobClass};
 use profile::lock;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
+/// Looks at the data folder, and returns the space of its disk. Blocks.
+pub(super) type Look = Box<dyn Fn() -> DiskSpace + Send + Sync>;
+
 /// Asks the disk what it has left: by one job of [`JobClass::Owner`] at a time, whose answer all
 /// who wait get, and those who come within [`FRESH`].
 pub(super) struct FreeSpace {
-    disk: Arc<dyn Disk>,
-    folder: PathBuf,
+    look: Look,
     clock: Arc<dyn Clock>,
     executor: Arc<dyn Executor>,
     state: Mutex<State>,
@@ -21,40 +22,33 @@ pub(super) struct FreeSpace {
 
 #[derive(Default)]
 struct State {
-    /// The last answer, in bytes, and when it came on the monotonic clock.
-    last: Option<(Option<u64>, Duration)>,
+    /// The last answer, and when it came on the monotonic clock.
+    last: Option<(DiskSpace, Duration)>,
     /// Whether a job is under way.
     is_asked: bool,
     /// Those who wait for it.
-    waiting: Vec<oneshot::Sender<Option<u64>>>,
+    waiting: Vec<oneshot::Sender<DiskSpace>>,
 }
 
 impl FreeSpace {
-    pub(super) fn new(
-        disk: Arc<dyn Disk>,
-        folder: PathBuf,
-        clock: Arc<dyn Clock>,
-        executor: Arc<dyn Executor>,
-    ) -> Arc<Self> {
+    pub(super) fn new(look: Look, clock: Arc<dyn Clock>, executor: Arc<dyn Executor>) -> Arc<Self> {
         Arc::new(Self {
-            disk,
-            folder,
+            look,
             clock,
             executor,
             state: Mutex::default(),
         })
     }
 
-    /// What the disk has left for the node, in bytes; `None` if it does not say so within
-    /// `wait_max`.
-    pub(super) async fn free_bytes(self: &Arc<Self>, wait_max: Duration) -> Option<u64> {
+    /// The space of the disk; nothing is known if it does not say so within `wait_max`.
+    pub(super) async fn space(self: &Arc<Self>, wait_max: Duration) -> DiskSpace {
         let answer = {
             let mut state = lock(&self.state);
             let now = self.clock.monotonic();
-            if let Some((free, at)) = state.last
+            if let Some((space, at)) = state.last
                 && now.saturating_sub(at) < FRESH
             {
-                return free;
+                return space;
             }
             // While a disk hangs, nobody waits for longer than `wait_max`.
             state.waiting.retain(|waiting| !waiting.is_closed());
@@ -68,18 +62,18 @@ impl FreeSpace {
             answer
         };
         let answer = tokio::time::timeout(wait_max, answer).await;
-        answer.ok()?.ok().flatten()
+        answer.ok().and_then(Result::ok).unwrap_or_default()
     }
 
     /// The job.
     fn ask(&self) {
-        let free = self.disk.available_bytes(&self.folder).ok();
+        let space = (self.look)();
         let mut state = lock(&self.state);
-        state.last = Some((free, self.clock.monotonic()));
+        state.last = Some((space, self.clock.monotonic()));
         state.is_asked = false;
         for waiting in state.waiting.drain(..) {
             // It may have given up.
-            let _is_told = waiting.send(free).is_ok();
+            let _is_told = waiting.send(space).is_ok();
         }
     }
 }

@@ -4,9 +4,8 @@ use super::examiner::EXAMINE_MAX;
 use super::free_space::FreeSpace;
 use super::{ClientActivity, NodeSnapshot, SeeActivity, SeeStatus};
 use base::Clock;
-use lsm::{Disk, Executor};
+use lsm::{Engine, Executor};
 use peer::{LinkStatus, NodeReport, ReportedStatus};
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -22,16 +21,11 @@ pub(crate) struct OwnReport {
 }
 
 impl OwnReport {
-    /// Of a node whose store lies in this folder of this disk. `executor` runs the jobs that ask
-    /// the disk.
-    pub(crate) fn new(
-        disk: Arc<dyn Disk>,
-        folder: PathBuf,
-        clock: Arc<dyn Clock>,
-        executor: Arc<dyn Executor>,
-    ) -> Self {
+    /// Of a node with this store. `executor` runs the jobs that ask its disk.
+    pub(crate) fn new(engine: Engine, clock: Arc<dyn Clock>, executor: Arc<dyn Executor>) -> Self {
+        let look = Box::new(move || engine.look_at_folder().unwrap_or_default());
         Self {
-            free_space: FreeSpace::new(disk, folder, Arc::clone(&clock), executor),
+            free_space: FreeSpace::new(look, Arc::clone(&clock), executor),
             clock,
             see_activity: OnceLock::new(),
             see_status: OnceLock::new(),
@@ -52,7 +46,8 @@ impl OwnReport {
 
     /// What the disk has left for the node, in bytes; `None` if it does not say so in time.
     pub(crate) async fn disk_free_bytes(&self) -> Option<u64> {
-        self.free_space.free_bytes(EXAMINE_MAX / DISK_SHARE).await
+        let space = self.free_space.space(EXAMINE_MAX / DISK_SHARE).await;
+        space.free_bytes
     }
 
     /// How this node is, in time for `deadline` on the monotonic clock. `see` looks at the node,
@@ -63,7 +58,7 @@ impl OwnReport {
         see: impl FnOnce() -> (NodeSnapshot, Vec<Option<LinkStatus>>),
     ) -> NodeReport {
         let left = deadline.saturating_sub(self.clock.monotonic());
-        let free_bytes = self.free_space.free_bytes(left / DISK_SHARE).await;
+        let space = self.free_space.space(left / DISK_SHARE).await;
         let (snapshot, links) = see();
         let see_activity = self.see_activity.get();
         let ClientActivity {
@@ -77,13 +72,14 @@ impl OwnReport {
         });
         NodeReport {
             data_bytes: snapshot.data_bytes(),
-            free_bytes,
+            free_bytes: space.free_bytes,
             hints: snapshot.hints.iter().map(|waiting| waiting.hints).sum(),
             requests_per_1000_s,
             background_permille: (snapshot.background_share * 1000.0).round() as u16,
             reads,
             writes,
             status,
+            disk_bytes: space.size_bytes,
         }
     }
 }

@@ -4,13 +4,13 @@
 //! ```text
 //! node report = data bytes u64 | free bytes u64 | hints u64 | requests in 1000 s u64
 //!             | background share in thousandths u16 | reads | writes
-//!             | status bytes u32 | status | whatever later releases add
+//!             | status bytes u32 | status | disk bytes u64 | whatever later releases add
 //! reads, writes = p50 u64 | p99 u64 | p99.9 u64, in microseconds
 //! ```
 //!
 //! A number with all bits set means unknown. The status is the node's own account in the words of
 //! the layer above, which this one only carries. If it is too long for a frame, all bits of its
-//! length are set, and nothing follows. Earlier releases end before its length.
+//! length are set, and there is none. Earlier releases end before its length, or behind the status.
 
 use base::ByteReader;
 use bytes::Bytes;
@@ -45,6 +45,8 @@ pub struct NodeReport {
     pub writes: Option<LatencyQuantiles>,
     /// The status of the node.
     pub status: ReportedStatus,
+    /// What the disk of its data folder has in all, in bytes; `None` if it is not known.
+    pub disk_bytes: Option<u64>,
 }
 
 /// The status of a node, as it says itself.
@@ -99,6 +101,7 @@ impl NodeReport {
         };
         out.extend_from_slice(&bytes.to_le_bytes());
         out.extend_from_slice(status);
+        out.extend_from_slice(&self.disk_bytes.unwrap_or(UNKNOWN).to_le_bytes());
     }
 
     /// Reads what [`NodeReport::encode`] has written, and passes over what a later release has
@@ -114,6 +117,7 @@ impl NodeReport {
             reads: LatencyQuantiles::decode(reader)?,
             writes: LatencyQuantiles::decode(reader)?,
             status: decode_status(reader)?,
+            disk_bytes: decode_disk_bytes(reader)?,
         })
     }
 }
@@ -131,6 +135,15 @@ fn decode_status(reader: &mut ByteReader<'_>) -> Option<ReportedStatus> {
             ReportedStatus::Told(Bytes::copy_from_slice(bytes))
         }
     })
+}
+
+/// The size of the disk, which earlier releases leave out. The inner `None` stands for one that
+/// is not known.
+fn decode_disk_bytes(reader: &mut ByteReader<'_>) -> Option<Option<u64>> {
+    if reader.rest().is_empty() {
+        return Some(None);
+    }
+    reader.u64().map(known)
 }
 
 impl LatencyQuantiles {

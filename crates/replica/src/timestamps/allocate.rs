@@ -32,7 +32,7 @@ impl TimestampAllocator {
             };
             let until = match why {
                 NoTimestamp::Bound => deadline,
-                NoTimestamp::Unmet | NoTimestamp::Unheard { .. } => {
+                NoTimestamp::Unmet | NoTimestamp::NoneNear | NoTimestamp::Unheard { .. } => {
                     deadline.min(lock(&self.state).first_peer_deadline)
                 }
                 _ => return Err(why),
@@ -96,7 +96,17 @@ impl TimestampAllocator {
             return Err(NoTimestamp::Far);
         }
         if !self.is_vouched(state, now) {
-            return Err(NoTimestamp::Unmet);
+            let is_compared = self
+                .peer_clocks
+                .all_ahead_ms(now)
+                .flatten()
+                .next()
+                .is_some();
+            return Err(if is_compared {
+                NoTimestamp::NoneNear
+            } else {
+                NoTimestamp::Unmet
+            });
         }
         self.check_heard(state, now)?;
         if !self.bound.accepts(next, now.unix_ms) {

@@ -14,12 +14,20 @@ pub enum NoTimestamp {
          nodes: correct it; until then use another node"
     )]
     Far,
-    /// No peer has vouched for the node's clock since the start, or since the clock was set.
+    /// No peer was met since the start, so this clock was compared with none.
     #[error(
-        "this node's clock may be wrong: since it started, or since its clock was set, it has met \
-         no node with a clock near its own. Start another node, or repair the network between them"
+        "this node has met no other node since it started, and takes no writes before another clock \
+         confirms its own. Start another node, or see in this node's log why they do not connect"
     )]
     Unmet,
+    /// No peer has vouched for the node's clock since the start, or since the clock was set,
+    /// although it was compared.
+    #[error(
+        "this node's clock may be wrong: the clocks of the nodes that it has met differ from it by \
+         more than --clock-drift-max. Correct the clock that is wrong, or start another node, \
+         whose clock decides; until then use another node"
+    )]
+    NoneNear,
     /// The store has issued no timestamp yet, so an earlier one under this node's name may have, and
     /// peers that may have seen those timestamps are not heard yet.
     #[error(

@@ -119,7 +119,9 @@ impl TimestampAllocator {
             return;
         }
         match refusal {
-            Some(why @ (NoTimestamp::Unmet | NoTimestamp::Unheard { .. })) => {
+            Some(
+                why @ (NoTimestamp::Unmet | NoTimestamp::NoneNear | NoTimestamp::Unheard { .. }),
+            ) => {
                 if self.clock.monotonic() < state.first_peer_deadline {
                     return;
                 }

@@ -27,7 +27,8 @@ use api::status::{
 };
 use cluster::comparison::RepairKind;
 use cluster::{NodeId, ReplicaState};
-use node::{LossReport, NoTimestamp, NodeSnapshot, RepairStatus};
+use lsm::Statistics;
+use node::{LossReport, NoTimestamp, NodeSnapshot};
 use peer::LinkStatus;
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,7 +78,7 @@ pub(crate) fn of(
             age_max_seconds: config.node.hint_age_max.as_secs(),
             bytes_max: config.node.hint_bytes_max,
         },
-        repair: repair(shared, &snapshot.repair),
+        repair: repair(shared, snapshot),
         tombstone_gc: tombstone_gc::tombstone_gc(shared, snapshot),
         non_owned: tombstone_gc::non_owned(snapshot),
         background: BackgroundWork {
@@ -118,6 +119,7 @@ fn refusal_word(why: NoTimestamp) -> &'static str {
         NoTimestamp::Closed => "stopping",
         NoTimestamp::Far => "far",
         NoTimestamp::Unmet => "unmet",
+        NoTimestamp::NoneNear => "none near",
         NoTimestamp::Unheard { .. } => "new store",
         NoTimestamp::Ahead { .. } => "timestamps ahead",
         NoTimestamp::Bound => "disk",
@@ -214,7 +216,8 @@ fn members(
     members.ids().map(member).collect()
 }
 
-fn repair(shared: &ListenerShared, status: &RepairStatus) -> Repair {
+fn repair(shared: &ListenerShared, snapshot: &NodeSnapshot) -> Repair {
+    let status = &snapshot.repair;
     let config = &shared.config().node;
     let counts = status.counts;
     let ended = |kind: RepairKind, interval: Option<Duration>| {
@@ -242,11 +245,29 @@ fn repair(shared: &ListenerShared, status: &RepairStatus) -> Repair {
         ranges_compared: counts.ranges_compared,
         ranges_differing: counts.ranges_differing,
         non_owned_offered: counts.non_owned_offered,
-        rebuild: status.rebuild.as_ref().map(|rebuild| RebuildOverview {
-            received_bytes: rebuild.received_bytes,
-            received_keys: rebuild.received_keys,
-            share: f64::from(rebuild.position_permille) / 1e3,
-            seconds_left: rebuild.time_left.map(|left| left.as_secs()),
+        rebuild: status.rebuild.as_ref().map(|rebuild| {
+            let stalled_because = stalled_because(&snapshot.store);
+            let left = rebuild.time_left.filter(|_| stalled_because.is_none());
+            RebuildOverview {
+                received_bytes: rebuild.received_bytes,
+                received_keys: rebuild.received_keys,
+                share: f64::from(rebuild.position_permille) / 1e3,
+                seconds_left: left.map(|left| left.as_secs()),
+                stalled_because: stalled_because.map(str::to_owned),
+            }
         }),
+    }
+}
+
+/// Why a store takes nothing that a rebuild brings.
+fn stalled_because(store: &Statistics) -> Option<&'static str> {
+    if store.poisoned.is_some() {
+        Some("its store is read-only")
+    } else if store.failing.is_some() {
+        Some("its store cannot write files")
+    } else if store.disk_full || store.ingests_lack_room {
+        Some("its disk has no room")
+    } else {
+        None
     }
 }

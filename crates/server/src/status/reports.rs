@@ -93,6 +93,7 @@ fn numbers(report: &NodeReport) -> ReportNumbers {
     ReportNumbers {
         data_bytes: report.data_bytes,
         free_bytes: report.free_bytes,
+        disk_bytes: report.disk_bytes,
         hints: report.hints,
         background_share: f64::from(report.background_permille) / 1000.0,
         requests_a_second: report.requests_per_1000_s as f64 / 1000.0,
@@ -138,6 +139,7 @@ mod tests {
             reads: None,
             writes: None,
             status,
+            disk_bytes: None,
         }
     }
 

@@ -4,6 +4,7 @@
 use crate::wire::{self, Client, Gate, Reply, SkewedClock};
 use base::{BootId, Clock, SeededRandom};
 use cluster::{Member, Members, NodeUrl};
+use http_testing::WAIT_MAX;
 use lsm::Disk;
 use lsm_testing::MemoryDisk;
 use server::{Seams, Server, ServerConfig, StartError};
@@ -12,10 +13,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-
-/// How long a test waits for a condition. It is long, because only a test that fails
-/// waits for all of it.
-const WAIT_MAX: Duration = Duration::from_secs(180);
 
 /// How long a test sleeps between two checks of a condition.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);

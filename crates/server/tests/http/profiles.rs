@@ -1,7 +1,8 @@
 //! Profiles over HTTP. A process records one profile at a time, so the tests that record
 //! hold a lock.
 
-use crate::support::{Client, Ends, config, start, start_with, wait_until};
+use crate::support::{Client, config, start, start_with, wait_until};
+use lsm_testing::Ends;
 use server::Server;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

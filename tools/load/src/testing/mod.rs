@@ -4,9 +4,9 @@ pub(crate) mod certificates;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use http_testing::{Connection, Stream};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -154,7 +154,6 @@ fn accept(listener: &TcpListener, inner: &Arc<ServerState>) {
             return;
         }
         let stream = stream.unwrap();
-        stream.set_nodelay(true).unwrap();
         let mut connections = inner.connections.lock().unwrap();
         connections.push(stream.try_clone().unwrap());
         let inner = Arc::clone(inner);
@@ -173,9 +172,9 @@ fn accept(listener: &TcpListener, inner: &Arc<ServerState>) {
     }
 }
 
-fn serve(stream: impl Read + Write, inner: &ServerState) {
-    let mut stream = BufReader::new(stream);
-    while let Some(request) = read(&mut stream, inner) {
+fn serve(stream: impl Stream + 'static, inner: &ServerState) {
+    let mut connection = Connection::over(stream).unwrap();
+    while let Some(request) = read(&mut connection, inner) {
         let reply = {
             let mut map = inner.map.lock().unwrap();
             match (inner.handler)(&request, &mut map) {
@@ -195,42 +194,21 @@ fn serve(stream: impl Read + Write, inner: &ServerState) {
             Reply::Silence => continue,
             Reply::Store | Reply::Close => break,
         };
-        if stream.get_mut().write_all(&bytes).is_err() {
+        if connection.send(bytes).is_err() {
             break;
         }
     }
 }
 
-fn read(stream: &mut BufReader<impl Read>, inner: &ServerState) -> Option<Request> {
-    let mut line = || {
-        let mut line = String::new();
-        stream.read_line(&mut line).ok()?;
-        line.strip_suffix("\r\n").map(str::to_owned)
-    };
-    let first = line()?;
-    let mut words = first.split(' ');
-    let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
-    let (mut length, mut token) = (0, None);
-    loop {
-        let header = line()?;
-        if header.is_empty() {
-            break;
-        }
-        if let Some(value) = header.strip_prefix("Content-Length: ") {
-            length = value.parse().unwrap();
-        }
-        if let Some(value) = header.strip_prefix("Authorization: Bearer ") {
-            token = Some(value.to_owned());
-        }
-    }
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).ok()?;
+fn read(connection: &mut Connection, inner: &ServerState) -> Option<Request> {
+    let request = connection.receive().ok()?;
+    let token = request.header("authorization");
     Some(Request {
         number: inner.requests.fetch_add(1, SeqCst),
-        method,
-        target,
-        token,
-        body,
+        token: token.and_then(|token| token.strip_prefix("Bearer ").map(str::to_owned)),
+        method: request.method,
+        target: request.target,
+        body: request.body,
     })
 }
 

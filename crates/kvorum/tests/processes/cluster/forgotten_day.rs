@@ -3,7 +3,8 @@
 //! never returns, and nothing of it is left in the end.
 
 use crate::fixtures::cluster::{ClusterNode, TestCluster, node_locations};
-use crate::support::{HttpConnection, copy_folder, kvorum, run_to_end, wait_until, wait_until_ok};
+use crate::support::{copy_folder, kvorum, run_to_end, wait_until, wait_until_ok};
+use http_testing::Connection;
 
 /// Each round writes so many keys.
 const KEYS: usize = 60;
@@ -34,9 +35,9 @@ fn target(round: usize, key: usize, pair: &str) -> String {
 }
 
 /// Sends a request until it succeeds: a node that was killed takes a moment to be noticed.
-fn send(connection: &mut HttpConnection, method: &str, target: &str, body: &[u8]) {
+fn send(connection: &mut Connection, method: &str, target: &str, body: &[u8]) {
     wait_until_ok(target, || {
-        let answer = connection.exchange(method, target, body).unwrap();
+        let answer = connection.request(method, target, "", body).unwrap();
         match answer.status {
             200..300 | 404 => Ok(()),
             status => Err(status),
@@ -72,7 +73,7 @@ fn check(cluster: &TestCluster, rounds: usize, expected: impl Fn(usize, End) -> 
             let pair = ["1/3", "2/3", "3/3"][(place + key + key / KEPT) % 3];
             let target = target(round, key, pair);
             let status = wait_until_ok(&target, || {
-                let answer = connection.exchange("GET", &target, b"").unwrap();
+                let answer = connection.request("GET", &target, "", b"").unwrap();
                 match answer.status {
                     504 => Err("it took too long"),
                     status => Ok(status),

@@ -1,7 +1,7 @@
 //! A scan of the whole cluster while a node is frozen in the middle of it.
 
 use crate::fixtures::cluster::TestCluster;
-use crate::support::{HttpConnection, Process, kvorum};
+use crate::support::{Process, kvorum};
 use rustix::process::Signal;
 use std::io::{BufRead, BufReader};
 
@@ -20,7 +20,7 @@ fn filled() -> TestCluster {
     let value = vec![b'v'; VALUE_BYTES];
     for number in 0..KEYS {
         let target = format!("/v0/entity?id=k{number:03}&ack=3&from=3");
-        let put = HttpConnection::exchange(&mut connection, "PUT", &target, &value).unwrap();
+        let put = connection.request("PUT", &target, "", &value).unwrap();
         assert_eq!(put.status, 201);
     }
     cluster

@@ -88,10 +88,10 @@ fn digest_of(cluster: &TestCluster, node: usize, query: &str) -> Result<Value, S
     let target = format!("/v0/digest?{query}");
     let answer = cluster[node]
         .connect()
-        .and_then(|mut connection| connection.exchange("GET", &target, b""));
+        .and_then(|mut connection| connection.request("GET", &target, "", b""));
     let answer = answer.map_err(|error| error.to_string())?;
     assert_eq!(answer.status, 200);
-    Ok(serde_json::from_slice(&answer.body).unwrap())
+    Ok(answer.json())
 }
 
 /// Waits until all three stores keep the same.
@@ -153,7 +153,7 @@ fn stores_become_equal_after_a_long_absence_and_after_a_lost_disk() {
         let page = cluster[0]
             .connect()
             .ok()?
-            .exchange("GET", "/metrics", b"")
+            .request("GET", "/metrics", "", b"")
             .ok()?;
         let page = String::from_utf8(page.body).ok()?;
         let dropped = page

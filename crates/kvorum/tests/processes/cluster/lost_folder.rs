@@ -2,7 +2,8 @@
 //! say what happened.
 
 use crate::fixtures::cluster::{ClusterNode, TestCluster};
-use crate::support::{HttpConnection, kvorum, run_to_end, wait_until_ok};
+use crate::support::{kvorum, run_to_end, wait_until_ok};
+use http_testing::Connection;
 use serde_json::Value;
 use std::process::Output;
 
@@ -13,10 +14,10 @@ fn target(key: usize, replicas: &str) -> String {
 }
 
 /// Writes a key to all replicas. A link may still have to be set up.
-fn put(connection: &mut HttpConnection, key: usize, value: &[u8]) {
+fn put(connection: &mut Connection, key: usize, value: &[u8]) {
     let target = target(key, "3/3");
     wait_until_ok("a write to all replicas", || {
-        let answer = connection.exchange("PUT", &target, value).unwrap();
+        let answer = connection.request("PUT", &target, "", value).unwrap();
         match answer.status {
             201 => Ok(()),
             status => Err(status),
@@ -26,20 +27,15 @@ fn put(connection: &mut HttpConnection, key: usize, value: &[u8]) {
 
 /// Reads a key that has a value. The result is the value or a receipt: a
 /// replica that lost the key must not answer for the others.
-fn get(
-    connection: &mut HttpConnection,
-    key: usize,
-    value: &[u8],
-    replicas: &str,
-) -> Result<(), Value> {
+fn get(connection: &mut Connection, key: usize, value: &[u8], replicas: &str) -> Result<(), Value> {
     let target = target(key, replicas);
-    let answer = connection.exchange("GET", &target, b"").unwrap();
+    let answer = connection.request("GET", &target, "", b"").unwrap();
     match answer.status {
         200 => {
             assert_eq!(answer.body, value);
             Ok(())
         }
-        504 => Err(serde_json::from_slice(&answer.body).unwrap()),
+        504 => Err(answer.json()),
         status => panic!("key {key} was answered {status} with {replicas}"),
     }
 }

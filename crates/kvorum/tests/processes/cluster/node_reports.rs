@@ -8,7 +8,7 @@ use serde_json::Value;
 /// What node 0 says of another one.
 fn line(cluster: &TestCluster, of: usize) -> Option<Value> {
     let mut connection = cluster[0].connect().ok()?;
-    let answer = connection.exchange("GET", "/v0/cluster", b"").ok()?;
+    let answer = connection.request("GET", "/v0/cluster", "", b"").ok()?;
     assert_eq!(answer.status, 200);
     let page: Value = serde_json::from_slice(&answer.body).ok()?;
     Some(page["nodes"][of].clone())

@@ -118,9 +118,9 @@ fn a_receipt_blames_only_the_node_that_is_frozen() {
     for number in 0..20 {
         let target = format!("/v0/entity?id={number}&ack=3&from=3");
         for method in ["PUT", "GET"] {
-            let answer = connection.exchange(method, &target, b"").unwrap();
+            let answer = connection.request(method, &target, "", b"").unwrap();
             assert_eq!(answer.status, 504);
-            let receipt: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+            let receipt: serde_json::Value = answer.json();
             for line in receipt["replicas"].as_array().unwrap() {
                 let outcome = line["outcome"].as_str().unwrap();
                 let is_right = if line["url"] == *frozen {

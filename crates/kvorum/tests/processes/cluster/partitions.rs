@@ -10,11 +10,11 @@ fn assert_cut_off(node: &ClusterNode) {
     let mut connection = node.connect().unwrap();
     for method in ["PUT", "GET"] {
         let target = "/v0/entity?id=cut-off&ack=2&from=3";
-        let answer = connection.exchange(method, target, b"").unwrap();
+        let answer = connection.request(method, target, "", b"").unwrap();
         assert_eq!(answer.status, 504, "{method}");
     }
     // It can still serve a read from its own store.
-    let alone = connection.exchange("GET", "/v0/entity?id=0-0&ack=1&from=3", b"");
+    let alone = connection.request("GET", "/v0/entity?id=0-0&ack=1&from=3", "", b"");
     assert_eq!(alone.unwrap().status, 200);
 }
 

@@ -1,7 +1,8 @@
 //! Nodes of different clusters refuse each other, and say so.
 
 use crate::fixtures::cluster::{ClusterNode, TestCluster, node_locations, write_secret};
-use crate::support::{HttpConnection, Process, wait_until};
+use crate::support::{Process, wait_until};
+use http_testing::Connection;
 
 /// The exit code and the line of a refused start.
 fn refusal(node: &ClusterNode, more: &[&str]) -> (Option<i32>, String) {
@@ -92,10 +93,10 @@ fn a_node_with_another_secret_is_refused_by_its_peers() {
     // The other nodes form a cluster without it.
     wait_until("the two to join", || {
         let mut connection = cluster[0].connect().unwrap();
-        let put = |connection: &mut HttpConnection, replicas| {
+        let put = |connection: &mut Connection, replicas| {
             let target = format!("/v0/entity?id=k&replicas={replicas}");
             connection
-                .exchange("PUT", &target, b"value")
+                .request("PUT", &target, "", b"value")
                 .unwrap()
                 .status
         };

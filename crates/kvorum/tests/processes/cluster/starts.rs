@@ -46,7 +46,7 @@ fn repeat(rounds: usize, mut round: impl FnMut(usize) -> Result<(), Busy>) {
 /// Waits until a node answers `200` to this page.
 fn wait_for(node: &ClusterNode, page: &str) {
     wait_until(page, || {
-        let answer = node.connect().ok()?.exchange("GET", page, b"").ok()?;
+        let answer = node.connect().ok()?.request("GET", page, "", b"").ok()?;
         (answer.status == 200).then_some(())
     });
 }
@@ -77,7 +77,7 @@ fn check_writes(
 ) -> Result<(), Busy> {
     let target = format!("/v0/entity?id=key&ack={ack}&from=3");
     let mut connection = node.connect().unwrap();
-    let answer = connection.exchange("PUT", &target, b"value").unwrap();
+    let answer = connection.request("PUT", &target, "", b"value").unwrap();
     if answer.status == 201 {
         return Ok(());
     }
@@ -87,7 +87,7 @@ fn check_writes(
         .iter()
         .map(|node| format!("http://{}", node.location.address))
         .collect();
-    let receipt = serde_json::from_slice(&answer.body).unwrap();
+    let receipt = answer.json();
     assert!(
         tells_silence_only(&receipt, &away),
         "{} {when}: {body}",

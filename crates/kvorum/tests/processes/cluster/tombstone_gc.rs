@@ -62,7 +62,7 @@ fn a_tombstone_goes_once_the_forget_bound_has_passed_it() {
     let mut connection = cluster[0].connect().unwrap();
     for (method, expected) in [("PUT", 201), ("DELETE", 202)] {
         wait_until_ok("all replicas to store it", || {
-            let answer = connection.exchange(method, TARGET, b"").unwrap();
+            let answer = connection.request(method, TARGET, "", b"").unwrap();
             match answer.status {
                 status if status == expected => Ok(()),
                 status => Err(status),
@@ -95,7 +95,7 @@ fn a_tombstone_goes_once_the_forget_bound_has_passed_it() {
         3,
         "{compacted}"
     );
-    let answer = connection.exchange("GET", TARGET, b"").unwrap();
+    let answer = connection.request("GET", TARGET, "", b"").unwrap();
     assert_eq!(answer.status, 404);
 
     // A node that is away holds the bound back, and is not compacted.

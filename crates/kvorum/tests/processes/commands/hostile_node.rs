@@ -2,8 +2,8 @@
 //! the terminal nor passes for a line of the program.
 
 use crate::support::{kvorum, run_to_end};
+use http_testing::Connection;
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 
 /// Sets the title, changes the colour, begins a line, and the same with a control of one byte.
@@ -30,18 +30,13 @@ fn cluster(url: &str) -> Value {
 
 /// Answers one request.
 fn answer(stream: TcpStream, url: &str) -> std::io::Result<()> {
-    let mut stream = BufReader::new(stream);
-    let mut line = String::new();
-    stream.read_line(&mut line)?;
-    let mut field = String::new();
-    while stream.read_line(&mut field)? > 2 {
-        field.clear();
-    }
-    let (status, page) = if line.contains("/v0/status") {
+    let mut connection = Connection::over(stream)?;
+    let target = connection.receive()?.target;
+    let (status, page) = if target.contains("/v0/status") {
         (200, status(url))
-    } else if line.contains("/v0/cluster") {
+    } else if target.contains("/v0/cluster") {
         (200, cluster(url))
-    } else if line.contains("/v0/replicas") {
+    } else if target.contains("/v0/replicas") {
         let replica = json!({
             "name": HOSTILE, "url": HOSTILE, "version": HOSTILE, "kind": HOSTILE, "copies": 3,
         });
@@ -56,11 +51,10 @@ fn answer(stream: TcpStream, url: &str) -> std::io::Result<()> {
     };
     let page = page.to_string();
     let length = page.len();
-    write!(
-        stream.get_mut(),
+    connection.send(format!(
         "HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\
          Connection: close\r\n\r\n{page}"
-    )
+    ))
 }
 
 #[test]

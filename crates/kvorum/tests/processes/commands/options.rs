@@ -1,8 +1,7 @@
 //! A wrong command line ends with exit code 2 and one line that says why.
 
-use crate::support::{
-    HttpConnection, PROGRAM, Process, free_port, kvorum, kvorum_by, local, run_to_end, started,
-};
+use crate::support::{PROGRAM, Process, free_port, kvorum, kvorum_by, local, run_to_end, started};
+use http_testing::Connection;
 use rustix::process::Signal;
 use std::path::Path;
 use std::process::Command;
@@ -284,9 +283,9 @@ fn a_node_whose_files_may_not_grow_serves_and_refuses_puts() {
     let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
     let mut command = serve_within("ulimit -f 64", port, &folder.path().join("data"));
     let mut node = started(&mut command, port);
-    let mut connection = HttpConnection::open(local(port)).unwrap();
+    let mut connection = Connection::connect(local(port)).unwrap();
     for (method, status) in [("PUT", 507), ("GET", 404)] {
-        let answer = connection.exchange(method, "/v0/entity?id=k", b"v");
+        let answer = connection.request(method, "/v0/entity?id=k", "", b"v");
         assert_eq!(answer.unwrap().status, status, "{method}");
     }
     node.signal(Signal::TERM);

@@ -1,9 +1,9 @@
 //! `kvorum profile` and a node, as processes.
 
 use crate::support::{
-    Ends, HttpConnection, Process, free_port, kvorum, local, run_to_end, serve, started,
-    wait_until_ok,
+    Ends, Process, free_port, kvorum, local, run_to_end, serve, started, wait_until_ok,
 };
+use http_testing::Connection;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
@@ -30,9 +30,9 @@ fn under_load<T>(port: u16, meanwhile: impl FnOnce() -> T) -> T {
     std::thread::scope(|scope| {
         for _ in 0..CLIENTS {
             scope.spawn(|| {
-                let mut connection = HttpConnection::open(local(port)).unwrap();
+                let mut connection = Connection::connect(local(port)).unwrap();
                 let mut send = |method: &str, body: &[u8]| {
-                    let answer = connection.exchange(method, "/v0/entity?id=key", body);
+                    let answer = connection.request(method, "/v0/entity?id=key", "", body);
                     answer.unwrap().status
                 };
                 while !is_over.load(Ordering::Relaxed) {

@@ -132,16 +132,29 @@ fn an_import_that_is_killed_goes_on_and_an_export_gives_back_every_byte() {
     let name = out.to_str().unwrap();
     for node in 0..3 {
         let node = url(first + node);
-        succeed(&["export", name, "--node", "--url", &node], b"");
+        if out.exists() {
+            let refused = run(&["export", name, "--node", "--url", &node], b"");
+            let line = String::from_utf8(refused.stderr).unwrap();
+            assert_eq!(refused.status.code(), Some(2), "{line}");
+            assert!(line.contains("--overwrite"), "{line}");
+            write(&out, b"earlier");
+        }
+        succeed(
+            &["export", name, "--node", "--overwrite", "--url", &node],
+            b"",
+        );
         assert!(read(&out) == text, "{node}");
     }
 
     // An export that was cut within a line goes on behind the last whole one.
     let partial = folder.path().join("out.ndjson.partial");
     write(&partial, &text[..text.len() / 2]);
-    let output = run(&["export", name, "--url", &urls], b"");
+    let output = run(&["export", name, "--overwrite", "--url", &urls], b"");
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    succeed(&["export", name, "--resume", "--url", &urls], b"");
+    succeed(
+        &["export", name, "--resume", "--overwrite", "--url", &urls],
+        b"",
+    );
     assert!(read(&out) == text && !partial.exists());
 
     // A node is killed while a scan runs.
@@ -249,15 +262,7 @@ fn each_failure_of_a_transfer_has_its_exit_code_and_one_line() {
             &["`ack`"],
         ),
         (
-            &[
-                "import",
-                good,
-                "--patience",
-                "1ms",
-                "--resume",
-                "--url",
-                down,
-            ],
+            &["import", good, "--patience", "1ms", "--url", down],
             3,
             &["start the node"],
         ),
@@ -297,6 +302,12 @@ fn each_failure_of_a_transfer_has_its_exit_code_and_one_line() {
             );
         }
     }
+    let beginning = folder.path().join("good.position");
+    assert!(!beginning.exists(), "nothing was stored");
+    // An import that was killed before its first line leaves one.
+    let text = r#"{"version":2,"lines":0,"bytes":0,"crc32c":0,"passed_over":0,"urls":[]}"#;
+    write(&beginning, text.as_bytes());
+    succeed(&["import", good, "--url", node], b"");
     // The lines that are passed over are named, and the others stored.
     let passing = run(
         &["import", bad, "--resume", "--keep-going", "--url", node],

@@ -62,7 +62,10 @@ fn a_node_is_killed_stopped_and_started_by_its_number() {
     wait_until_closed(port + 1);
     wait_until("the status to say so", || {
         let said = done(&["status"], data);
-        let lines: Vec<Vec<&str>> = said
+        let (nodes, console) = said.split_once("The console: ").unwrap();
+        let is_address = console.starts_with("http://127.0.0.1:") && console.contains("/#dev=");
+        assert!(is_address, "{said}");
+        let lines: Vec<Vec<&str>> = nodes
             .lines()
             .map(|line| line.split("  ").collect())
             .collect();

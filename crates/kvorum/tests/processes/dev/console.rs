@@ -2,9 +2,9 @@
 
 use crate::browser::Browser;
 use crate::dev::{started, started_with};
-use crate::support::{free_ports, request, socket, wait_until};
+use crate::support::{free_ports, request, wait_until};
+use http_testing::Connection;
 use serde_json::{Value, json};
-use std::io::{Read, Write};
 
 /// The address and the token of the console in what `dev` has said.
 pub(crate) fn console_of(said: &str) -> (String, String) {
@@ -16,18 +16,17 @@ pub(crate) fn console_of(said: &str) -> (String, String) {
 /// Sends a request to the console, with these lines of its head.
 pub(crate) fn ask(url: &str, request: &str, fields: &str) -> (u16, String) {
     let address = url.strip_prefix("http://").unwrap();
-    let mut stream = socket(address.parse().unwrap()).unwrap();
+    let mut connection = Connection::connect(address.parse().unwrap()).unwrap();
     let host = if fields.contains("host: ") {
         String::new()
     } else {
         format!("host: {address}\r\n")
     };
-    write!(stream, "{request} HTTP/1.1\r\n{host}{fields}\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    (status, body.to_owned())
+    let head = format!("{request} HTTP/1.1\r\n{host}{fields}\r\n");
+    connection.send(head).unwrap();
+    let (method, _) = request.split_once(' ').unwrap();
+    let answer = connection.reply_to(method).unwrap();
+    (answer.status, answer.text().to_owned())
 }
 
 #[test]

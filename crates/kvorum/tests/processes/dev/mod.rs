@@ -177,6 +177,7 @@ fn three_nodes_know_their_names_and_end_together() {
     }
     assert_eq!(said.matches("  curl ").count(), 3, "{said}");
     assert_eq!(said.matches("&ack=2&from=3").count(), 2, "{said}");
+    assert!(said.contains("/v0/entities?scope=cluster'"), "{said}");
     assert!(
         said.contains("take the tour") && said.contains("lose its network"),
         "{said}"
@@ -198,7 +199,13 @@ fn three_nodes_know_their_names_and_end_together() {
     }
     let nodes = children_of(&dev);
     kill_process_group(dev.pid(), Signal::INT).unwrap();
-    assert_eq!(dev.end().code, Some(0));
+    let end = dev.end();
+    assert_eq!(end.code, Some(0));
+    let mut warnings = end.stderr.lines().filter(|line| line.contains("WARN"));
+    assert!(
+        !warnings.any(|line| line.contains("holds no store")),
+        "a first start is no reason to warn: {end:?}"
+    );
     assert_eq!(nodes.len(), 3);
     nodes.into_iter().for_each(assert_ended);
 }

@@ -1,9 +1,8 @@
 //! A node is killed while it writes: what it acknowledged is there afterwards.
 
 use crate::fixtures::ledger::Ledger;
-use crate::support::{
-    HttpConnection, Process, free_port, local, request, serve, started, wait_until,
-};
+use crate::support::{Process, free_port, local, request, serve, started, wait_until};
+use http_testing::Connection;
 use rustix::process::Signal;
 use std::io;
 use std::path::Path;
@@ -27,13 +26,13 @@ fn start(port: u16, data: &Path) -> Process {
 
 /// Writes until the node is gone.
 fn write(ledger: &mut Ledger, port: u16, writes: &AtomicU64) -> io::Result<()> {
-    let mut connection = HttpConnection::open(local(port))?;
+    let mut connection = Connection::connect(local(port))?;
     loop {
         let write = ledger.next_write();
         let target = format!("/v0/entity?id={}", write.key);
-        let answer = connection.exchange("PUT", &target, write.value.as_bytes())?;
+        let answer = connection.request("PUT", &target, "", write.value.as_bytes())?;
         assert_eq!(answer.status, 201);
-        ledger.acknowledge(&write, answer.version.unwrap());
+        ledger.acknowledge(&write, answer.version());
         writes.fetch_add(1, Relaxed);
     }
 }
@@ -41,7 +40,7 @@ fn write(ledger: &mut Ledger, port: u16, writes: &AtomicU64) -> io::Result<()> {
 /// Reads every key of a client. Each has the acknowledged version or a newer
 /// one whose acknowledgement the kill prevented.
 fn check(ledger: &Ledger, port: u16) {
-    let mut connection = HttpConnection::open(local(port)).unwrap();
+    let mut connection = Connection::connect(local(port)).unwrap();
     for place in 0..ledger.len() {
         assert_eq!(ledger.read(&mut connection, place, "").unwrap(), None);
     }

@@ -1,11 +1,12 @@
 //! `kvorum serve`: what a node keeps, how it stops, what it refuses.
 
 use crate::support::{
-    Process, free_port, full_pipe, kvorum, local, request, serve, socket, started,
+    Process, free_port, full_pipe, kvorum, local, request, serve, started, wait_until,
     wait_until_closed,
 };
+use http_testing::Connection;
 use rustix::process::Signal;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::TcpListener;
 use std::process::Stdio;
 
@@ -39,14 +40,12 @@ fn a_request_that_was_admitted_is_finished_and_a_second_signal_does_not_wait() {
     let port = free_port();
     let mut node = started(&mut serve(port, folder.path()), port);
     // An endless upload delays the first stop.
-    let mut upload = socket(local(port)).unwrap();
+    let mut upload = Connection::connect(local(port)).unwrap();
     upload
-        .write_all(b"PUT /v0/entity?id=k HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n")
+        .send("PUT /v0/entity?id=k HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n")
         .unwrap();
     // The node has admitted the request once it requests the body.
-    let mut asked = [0; 12];
-    upload.read_exact(&mut asked).unwrap();
-    assert_eq!(&asked, b"HTTP/1.1 100");
+    assert_eq!(upload.head().unwrap().0, 100);
     node.signal(Signal::TERM);
     wait_until_closed(port);
     assert!(
@@ -125,6 +124,31 @@ fn a_damaged_store_is_refused_with_its_path() {
 }
 
 #[test]
+fn a_node_whose_folder_is_removed_takes_no_writes() {
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = temporary.path().join("node");
+    let port = free_port();
+    let mut node = started(&mut serve(port, &folder), port);
+    put(port, b"value");
+    std::fs::remove_dir_all(&folder).unwrap();
+    let failing = wait_until("the node says that its folder is gone", || {
+        let (_, body) = request(port, "GET", "/v0/status", b"")?;
+        let status: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        status["store"]["failing"].as_str().map(str::to_owned)
+    });
+    assert!(failing.contains("cannot be reached any more"), "{failing}");
+    let refused = request(port, "PUT", "/v0/entity?id=lost", b"value");
+    assert!(matches!(refused, Some((503, _))), "{refused:?}");
+    let read = request(port, "GET", "/v0/entity?id=k", b"");
+    assert!(matches!(read, Some((200, _))), "{read:?}");
+    let (_, metrics) = request(port, "GET", "/metrics", b"").unwrap();
+    let metrics = String::from_utf8(metrics).unwrap();
+    assert!(metrics.contains("\nkvorum_store_failing 1"), "{metrics}");
+    node.signal(Signal::TERM);
+    node.end();
+}
+
+#[test]
 fn a_child_ends_when_its_stdin_closes() {
     let folder = tempfile::tempdir().unwrap();
     let port = free_port();
@@ -156,13 +180,11 @@ fn a_node_whose_output_nobody_reads_serves_and_stops() {
     let mut node = started(&mut command, port);
     put(port, b"value");
     // This is a line of the audit log.
-    let mut other = socket(local(port)).unwrap();
+    let mut other = Connection::connect(local(port)).unwrap();
     other
-        .write_all(b"GET /v0/status HTTP/1.1\r\nHost: other.example\r\n\r\n")
+        .send("GET /v0/status HTTP/1.1\r\nHost: other.example\r\n\r\n")
         .unwrap();
-    let mut status = [0; 12];
-    other.read_exact(&mut status).unwrap();
-    assert_eq!(&status, b"HTTP/1.1 421");
+    assert_eq!(other.reply_to("GET").unwrap().status, 421);
     node.signal(Signal::TERM);
     assert_eq!(node.end().code, Some(0));
 }

@@ -6,9 +6,9 @@
     reason = "the tokens file belongs to the operator"
 )]
 
-use crate::support::{Process, free_port, kvorum, local, run_to_end, serve, socket, wait_until};
+use crate::support::{Process, free_port, kvorum, local, run_to_end, serve, wait_until};
+use http_testing::Connection;
 use rustix::process::Signal;
-use std::io::{Read, Write};
 use std::path::Path;
 use std::process::Output;
 
@@ -29,15 +29,10 @@ fn append(file: &Path, words: &[&str]) -> String {
 
 /// The status of the answer to a request with a token.
 fn status(port: u16, token: &str, method: &str, target: &str) -> Option<u16> {
-    let mut stream = socket(local(port)).ok()?;
-    let head = format!(
-        "{method} {target} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\
-         Content-Length: 0\r\nConnection: close\r\n\r\n"
-    );
-    stream.write_all(head.as_bytes()).ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    answer.get(9..12)?.parse().ok()
+    let mut connection = Connection::connect(local(port)).ok()?;
+    let fields = format!("authorization: Bearer {token}\r\n");
+    let answer = connection.request(method, target, &fields, b"").ok()?;
+    Some(answer.status)
 }
 
 fn wait_for(port: u16, token: &str, method: &str, target: &str, expected: u16) {
@@ -122,20 +117,17 @@ fn a_slow_request_is_logged_with_where_its_time_went() {
             .arg(&audit),
     );
     wait_for(port, "none", "GET", "/v0/entity?id=fast", 404);
-    let mut stream = socket(local(port)).unwrap();
-    stream
-        .write_all(
-            b"PUT /v0/entity?id=slow HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\
-              traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n\
-              Connection: close\r\n\r\na",
+    let mut connection = Connection::connect(local(port)).unwrap();
+    connection
+        .send(
+            "PUT /v0/entity?id=slow HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\
+              traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n\r\na",
         )
         .unwrap();
     // The request has to be slow, which is what this test is about: its body takes this long.
     std::thread::sleep(std::time::Duration::from_millis(50));
-    stream.write_all(b"b").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+    connection.send("b").unwrap();
+    assert_eq!(connection.reply_to("PUT").unwrap().status, 201);
     // The audit log is opened again when a tool has renamed it.
     std::fs::rename(&audit, folder.path().join("audit.1")).unwrap();
     node.signal(Signal::HUP);

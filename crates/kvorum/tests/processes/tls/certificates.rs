@@ -98,7 +98,7 @@ fn a_node_does_not_start_with_a_certificate_that_the_others_would_refuse() {
     // It is told through the other nodes, too.
     wait_until("another node to tell what to do", || {
         let mut connection = cluster[0].connect().ok()?;
-        let answer = connection.exchange("GET", "/v0/cluster", b"").ok()?;
+        let answer = connection.request("GET", "/v0/cluster", "", b"").ok()?;
         let page: Value = serde_json::from_slice(&answer.body).ok()?;
         let mut advice = page["advice"].as_array()?.iter();
         let of_files = |advice: &&Value| {

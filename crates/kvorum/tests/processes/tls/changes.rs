@@ -64,7 +64,7 @@ fn start_and_join(cluster: &mut TestCluster, load: &SteadyLoad, index: usize) {
         wait_until("links of all runtimes", || {
             let page = node
                 .connect()
-                .and_then(|mut connection| connection.exchange("GET", "/metrics", b""));
+                .and_then(|mut connection| connection.request("GET", "/metrics", "", b""));
             let page = String::from_utf8(page.ok()?.body).unwrap();
             let links = page
                 .lines()
@@ -104,7 +104,10 @@ fn a_cluster_moves_to_tls_node_by_node_without_a_failed_request() {
     });
     for node in &mut cluster.nodes {
         node.client = None;
-        let refused = node.connect().unwrap().exchange("GET", "/v0/status", b"");
+        let refused = node
+            .connect()
+            .unwrap()
+            .request("GET", "/v0/status", "", b"");
         assert_eq!(refused.unwrap().status, 400);
     }
 }

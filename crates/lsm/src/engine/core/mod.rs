@@ -23,12 +23,14 @@ use super::writes::ingests::Ingests;
 use super::writes::outbox::Deliveries;
 use super::writes::queue::{Group, WriteQueue};
 use super::writes::write_rate::WriteRate;
+use crate::disk::DiskSpace;
 use crate::error::Error;
 use crate::memtable::Memtable;
 use crate::options::{Environment, Options};
 use crate::waits::sites as wait_sites;
 use base::Timestamp;
 use log::Log;
+use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -145,6 +147,35 @@ impl Core {
             self.background
                 .schedule(EngineJob::RetrySegment, RETRY_DELAY);
         }
+    }
+
+    /// Looks at the folder and at the log's file in it. While they are not there the store is
+    /// failing. Returns the space of the file system.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn look_at_folder(&self) -> Result<DiskSpace, Error> {
+        let Environment { disk, folder, .. } = &self.environment;
+        let free_bytes = match disk.available_bytes(folder) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(None),
+            Err(error) => Err(Error::io("use", folder, error)),
+        };
+        let looked = free_bytes.and_then(|free_bytes| {
+            self.log.lock().writer.check_name()?;
+            let size_bytes = disk.size_bytes(folder).ok();
+            Ok(DiskSpace {
+                free_bytes,
+                size_bytes,
+            })
+        });
+        match &looked {
+            Ok(_) => self.health.failing().worked(Work::Folder),
+            Err(error) => {
+                let _is_new = self.health.failing().note(Work::Folder, error, self.now());
+            }
+        }
+        looked
     }
 
     /// Checks that a compaction or an ingest that takes so many bytes leaves the room that the

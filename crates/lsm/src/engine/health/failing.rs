@@ -1,10 +1,14 @@
-//! Failing work: the store cannot make a file that it needs, and tries again.
+//! Failing work: the store cannot make a file that it needs, or has lost its folder.
 //!
 //! A write needs a log segment, and later a flush needs a table. If one cannot be made for
 //! another reason than a full disk or a failed sync, for example because the folder was moved
 //! away, nothing is lost, and it may work again at any time. So the work is tried again each
 //! second. Meanwhile the store is **failing**, which its owner can see, and writes that need the
 //! work are refused at once.
+//!
+//! A folder that is removed takes the log's file with it, and what is written there is lost with the
+//! process. So its owner has the store look at its folder each second, and no write is taken while
+//! the folder is not there.
 
 use crate::error::Error;
 use crate::waits::lock;
@@ -23,6 +27,8 @@ pub(in crate::engine) enum Work {
     Log,
     /// Flushing a memtable to a table.
     Flush,
+    /// Reaching the folder and the file of the log in it.
+    Folder,
 }
 
 /// Which work fails, and why. Its lock is held briefly, and no other but that of the log of
@@ -41,6 +47,7 @@ pub(in crate::engine) struct Failing {
 struct Errors {
     log: Option<Error>,
     flush: Option<Error>,
+    folder: Option<Error>,
 }
 
 impl Errors {
@@ -48,11 +55,13 @@ impl Errors {
         match work {
             Work::Log => &mut self.log,
             Work::Flush => &mut self.flush,
+            Work::Folder => &mut self.folder,
         }
     }
 
     fn first(&self) -> Option<&Error> {
-        self.log.as_ref().or(self.flush.as_ref())
+        let writing = self.log.as_ref().or(self.flush.as_ref());
+        self.folder.as_ref().or(writing)
     }
 }
 
@@ -67,13 +76,21 @@ impl Failing {
             self.forget(work);
             return false;
         }
-        *lock(&self.errors).of(work) = Some(error.clone());
+        let mut errors = lock(&self.errors);
+        *errors.of(work) = Some(error.clone());
         self.is_any.store(true, Relaxed);
+        if work == Work::Folder {
+            self.is_refusing.store(true, Relaxed);
+        }
+        drop(errors);
         if lock(&self.logged).admits_failure(&error.to_string(), now) {
+            let refuses = match work {
+                Work::Folder => "writes are refused",
+                Work::Log | Work::Flush => "writes are refused once the memtables are full",
+            };
             tracing::error!(
                 %error,
-                "the store cannot write files, and tries again each second; writes are refused \
-                 once the memtables are full"
+                "the store cannot write files, and tries again each second; {refuses}"
             );
         }
         true
@@ -94,7 +111,7 @@ impl Failing {
         }
         let mut errors = lock(&self.errors);
         let had_failed = errors.of(work).take().is_some();
-        self.is_refusing.store(false, Relaxed);
+        self.is_refusing.store(errors.folder.is_some(), Relaxed);
         let is_any = errors.first().is_some();
         self.is_any.store(is_any, Relaxed);
         had_failed && !is_any
@@ -148,6 +165,22 @@ mod tests {
         assert_eq!(failing.cause().as_deref(), Some("no table"));
         assert!(!failing.is_refusing(), "the next write finds out");
         failing.worked(Work::Flush);
+        assert_eq!(failing.cause(), None);
+    }
+
+    #[test]
+    fn a_store_without_its_folder_refuses_all_writes_at_once() {
+        let failing = Failing::default();
+        let error = |what: &str| Error::Invalid(what.to_owned());
+        let now = Duration::ZERO;
+        assert!(failing.note(Work::Flush, &error("no table"), now));
+        assert!(failing.note(Work::Folder, &error("no folder"), now));
+        assert!(failing.is_refusing(), "before a write finds out");
+        assert_eq!(failing.cause().as_deref(), Some("no folder"));
+        failing.worked(Work::Flush);
+        assert!(failing.is_refusing());
+        failing.worked(Work::Folder);
+        assert!(!failing.is_refusing());
         assert_eq!(failing.cause(), None);
     }
 

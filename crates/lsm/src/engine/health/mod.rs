@@ -3,8 +3,8 @@
 //! Four states restrict a store, and each has its own remedy:
 //! - **full**: the disk has no room. Puts are refused until there is room again;
 //!   see [`FullDisk`].
-//! - **failing**: a file that the store needs cannot be made. It is tried again; see
-//!   [`Failing`].
+//! - **failing**: a file that the store needs cannot be made, or its folder is gone. It is
+//!   tried again; see [`Failing`].
 //! - **poisoned**: a sync failed, or a write to the log did for another reason
 //!   than a full disk, so what is on disk is unknown. The store is read-only
 //!   until it is opened again.

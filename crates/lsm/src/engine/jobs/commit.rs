@@ -315,6 +315,9 @@ impl Store {
     /// Makes sure that the active memtable has room. Returns the stall that must end first.
     fn prepare_memtable(&self, committer: &mut Committer) -> Result<Option<Stall>, Error> {
         let core = &self.core;
+        if let Some(error) = core.health.failing().refuses(Work::Folder) {
+            return Err(error);
+        }
         let state = core.tables.load();
         if !core.log.is_memtable_full(committer, &state.active) {
             return Ok(None);

@@ -97,6 +97,9 @@ pub struct Statistics {
     pub refused_disk_full: u64,
     /// Whether the disk is full, so that puts are refused.
     pub disk_full: bool,
+    /// Whether the last ingest that ended found too little room: it leaves the room that writes
+    /// need.
+    pub ingests_lack_room: bool,
     /// Why the store cannot write files now, if it cannot. It tries again by itself.
     pub failing: Option<String>,
     /// Why the store is read-only, if it is.
@@ -197,6 +200,7 @@ impl Core {
             refused_overloaded: counters.refused_overloaded.load(Relaxed),
             refused_disk_full: counters.refused_disk_full.load(Relaxed),
             disk_full: self.health.is_full(),
+            ingests_lack_room: self.ingests.lack_room(),
             failing: self.health.failing().cause(),
             poisoned: self.health.poison_cause().map(ToString::to_string),
             snapshots: self.snapshots.count(),

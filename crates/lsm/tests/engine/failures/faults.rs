@@ -3,7 +3,7 @@
 
 use crate::common::{CollectedOutcomes, World, ingest, long, put, read};
 use base::{Entry, Timestamp};
-use lsm::{Durability, Engine, Error, JobClass, Outbox};
+use lsm::{Disk, Durability, Engine, Error, JobClass, Outbox};
 use lsm_testing::{BlockingWrite, Call, Fault, FaultyDisk};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -328,6 +328,47 @@ fn recovers_by_itself(fails: fn(Call, &Path) -> bool) {
     let engine = World::on(Arc::new(world.memory.clone_synced())).open();
     assert_eq!(read(&engine, "late").as_deref(), Some("stored"));
     assert_eq!(read(&engine, "first").as_deref(), Some("v"));
+}
+
+/// What is written to a folder or a log that was removed is lost with the process, although every
+/// call on the open files succeeds.
+#[test]
+fn a_store_whose_folder_is_gone_takes_no_write_until_it_is_back() {
+    let mut world = World::new();
+    let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
+    world.disk = Arc::clone(&faulty) as _;
+    let engine = world.open();
+    engine.write(put("first", 1, "v")).unwrap();
+    assert!(engine.look_at_folder().unwrap().free_bytes.is_some());
+    let fault = |kind| Fault::at(0, kind).only(|call, _| call == Call::AvailableBytes);
+    faulty.arm(fault(ErrorKind::Unsupported).lasting());
+    assert_eq!(engine.look_at_folder().unwrap().free_bytes, None);
+    assert_eq!(engine.refuses_writes(), None);
+
+    faulty.arm(fault(ErrorKind::NotFound).lasting());
+    assert!(engine.look_at_folder().is_err());
+    let failing = engine.statistics().failing.expect("it says so");
+    assert!(failing.contains("/data/store"), "{failing}");
+    assert_eq!(engine.refuses_writes().as_deref(), Some(&*failing));
+    assert!(!engine.takes_puts());
+    assert!(engine.write(put("lost", 2, "v")).is_err());
+    assert_eq!(read(&engine, "first").as_deref(), Some("v"));
+    faulty.heal();
+    engine.look_at_folder().unwrap();
+    assert_eq!(
+        (engine.statistics().failing, engine.refuses_writes()),
+        (None, None)
+    );
+    engine.write(put("back", 3, "v")).unwrap();
+
+    let folder = Path::new("/data/store");
+    let names = world.memory.list(folder).unwrap();
+    for name in names.iter().filter(|name| name.ends_with(".wal")) {
+        world.memory.remove(&folder.join(name)).unwrap();
+    }
+    let error = engine.look_at_folder().unwrap_err().to_string();
+    assert!(error.contains("was removed"), "{error}");
+    assert!(engine.write(put("lost", 4, "v")).is_err());
 }
 
 /// The folder may not be written to, and when it may again, its disk is full. Whoever is told why

@@ -18,6 +18,7 @@ pub(crate) const REPORT: NodeReport = NodeReport {
     }),
     writes: None,
     status: ReportedStatus::Told(Bytes::from_static(b"well")),
+    disk_bytes: Some(0x0506),
 };
 
 /// The payload of a frame with [`REPORT`].
@@ -29,7 +30,8 @@ fn payload() -> Vec<u8> {
     let share = 750_u16.to_le_bytes();
     let head = numbers(&[0x0102_0304, u64::MAX, 5, 6_500]);
     let tail = numbers(&[7, 8, 9, u64::MAX, u64::MAX, u64::MAX]);
-    [&head[..], &share, &tail, &[4, 0, 0, 0], b"well"].concat()
+    let disk = numbers(&[0x0506]);
+    [&head[..], &share, &tail, &[4, 0, 0, 0], b"well", &disk].concat()
 }
 
 #[test]
@@ -41,7 +43,7 @@ fn the_frames_are_as_drawn() {
     assert_eq!(out[4..], [&header(28, 4)[..], &[0xf4, 1, 0, 0]].concat());
     out.clear();
     message::put_examined(&mut out, 0x11, &REPORT);
-    assert_eq!(out[4..], [&header(29, 90)[..], &payload()].concat());
+    assert_eq!(out[4..], [&header(29, 98)[..], &payload()].concat());
 }
 
 #[test]
@@ -49,11 +51,19 @@ fn fields_of_later_releases_are_passed_over_and_a_short_payload_is_malformed() {
     let later = [payload(), vec![1, 2, 3]].concat();
     let earlier = NodeReport {
         status: ReportedStatus::Untold,
+        disk_bytes: None,
+        ..REPORT
+    };
+    let without_disk = NodeReport {
+        disk_bytes: None,
         ..REPORT
     };
     for (payload, report) in [
         (&later[..], Some(REPORT)),
         (&payload()[..], Some(REPORT)),
+        // As of a release that does not tell the size of its disk.
+        (&payload()[..90], Some(without_disk)),
+        (&payload()[..97], None),
         // As of a release that tells no status.
         (&payload()[..82], Some(earlier)),
         (&payload()[..81], None),

@@ -6,10 +6,12 @@ use super::*;
 fn a_start_timestamps_nothing_until_a_near_peer_vouches_for_its_clock() {
     let machine = Machine::of_three();
     let timestamps = machine.open(Timestamp::ZERO);
-    assert_eq!(refusal(&timestamps), NoTimestamp::Unmet);
+    let unmet = refusal(&timestamps);
+    assert_eq!(unmet, NoTimestamp::Unmet);
+    assert!(!unmet.to_string().contains("wrong"), "{unmet}");
     let far_ms = machine.now() - 10 * BOUND_MS;
     timestamps.record_hello(PEER, far_ms, Timestamp::ZERO);
-    assert_eq!(refusal(&timestamps), NoTimestamp::Unmet);
+    assert_eq!(refusal(&timestamps), NoTimestamp::NoneNear);
     timestamps.record_hello(OTHER, far_ms, Timestamp::ZERO);
     assert_eq!(refusal(&timestamps), NoTimestamp::Far);
     assert!(!timestamps.has_observed(PEER) && !timestamps.has_observed(OTHER));
@@ -116,7 +118,7 @@ fn with_one_peer_up_the_node_whose_clock_leaps_stops_allocating() {
     timestamps.record_hello(PEER, machine.now(), Timestamp::ZERO);
     machine.set_ahead_ms(10 * BOUND_MS as i64);
     timestamps.upkeep();
-    assert_eq!(refusal(&timestamps), NoTimestamp::Unmet);
+    assert_eq!(refusal(&timestamps), NoTimestamp::NoneNear);
     // The peer's clock leaps, too: they agree again.
     timestamps.record_hello(PEER, machine.now(), Timestamp::ZERO);
     machine.allocated(&timestamps);

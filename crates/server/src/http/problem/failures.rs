@@ -48,6 +48,7 @@ impl From<NoTimestamp> for Problem {
         match why {
             NoTimestamp::Far
             | NoTimestamp::Unmet
+            | NoTimestamp::NoneNear
             | NoTimestamp::NoTime
             | NoTimestamp::Ahead { .. } => Self::clock(detail),
             NoTimestamp::Bound => Self::timestamp_bound_not_stored(detail),

@@ -80,6 +80,7 @@ fn the_type_of_a_write_without_a_timestamp_names_the_cause() {
         (NoTimestamp::End, "no-timestamps-left"),
         (NoTimestamp::Far, "clock"),
         (NoTimestamp::Unmet, "clock"),
+        (NoTimestamp::NoneNear, "clock"),
         (NoTimestamp::NoTime, "clock"),
         (NoTimestamp::Ahead { ahead_ms: 9_000 }, "clock"),
     ] {

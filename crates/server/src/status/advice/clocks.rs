@@ -38,7 +38,7 @@ pub(super) fn of(view: View<'_>) -> Clocks<'_> {
         .partition(|(_, ms)| ms.unsigned_abs() <= CLOCK_AHEAD_MS_MAX);
     let is_refusing = view.statuses().any(|status| {
         let because = status.clock.refuses_because.as_deref();
-        because.is_some_and(|because| ["far", "unmet"].contains(&because))
+        because.is_some_and(|because| ["far", "none near"].contains(&because))
     });
     let severity = if is_refusing {
         Severity::Bad

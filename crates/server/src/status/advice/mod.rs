@@ -5,10 +5,12 @@
 //! - `clocks`: whose clock is wrong.
 //! - `node`: what a node says of its own store, disk and files.
 //! - `repairs`: repairs that are late, or get no time.
+//! - `certificates`: those that expire.
 //! - `data`: what may be lost, and deleted data that stays.
 //! - `view` is what they look at.
 //! - [`thresholds`]: from where on; the alerts share them.
 
+mod certificates;
 mod clocks;
 mod data;
 mod node;
@@ -37,6 +39,7 @@ pub(crate) fn of(own: &str, nodes: &[ClusterNode]) -> Vec<Advice> {
         all.extend(node::of(view, status, &refusing, explains));
         all.extend(repairs::of(view, status));
     }
+    all.extend(certificates::of(view));
     all.extend(data::of(view, &clocks, &refusing));
     all.extend(clocks.advice);
     // Those of one severity stay in their order.

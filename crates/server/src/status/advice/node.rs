@@ -1,12 +1,12 @@
 //! What a node says of its own store, disk and files.
 
 use super::reach::{Refusing, waiting};
-use super::thresholds::{CERTIFICATE_SECONDS_MIN, HINT_SHARE_MAX};
+use super::thresholds::HINT_SHARE_MAX;
 use super::view::View;
 use super::view::listed;
 use api::cluster::{Advice, Severity, hints_for};
 use api::status::Status;
-use units::{counted, rough_span as span};
+use units::counted;
 
 /// What other advice explains already.
 #[derive(Clone, Copy)]
@@ -135,6 +135,7 @@ fn of_refusal(status: &Status, explained: Explained) -> Option<Advice> {
         _ if status.replica_state == "learner" => return None,
         Some("stopping") => return None,
         Some("far") if explained.clocks => return None,
+        Some("none near") if explained.clocks => return None,
         Some("unmet") if explained.clocks || explained.no_peers => return None,
         Some("unmet") => ("Start the other nodes", clock),
         Some("new store") => ("Start all nodes; it ends by itself", store),
@@ -227,37 +228,18 @@ fn of_hints(status: &Status) -> Option<Advice> {
     ))
 }
 
-/// What to do about files that have changed and cannot be used, and about certificates.
+/// What to do about files that have changed and cannot be used.
 fn of_files(status: &Status) -> Vec<Advice> {
     let name = status.name.as_str();
     let mut all = Vec::new();
-    if let Some(tls) = &status.tls {
-        if let Some(problem) = &tls.problem {
-            let what = format!("its files of TLS have changed and cannot be used: {problem}");
-            let remedy = "Put the right files in their place, and do not restart it before: it \
-                          would not start";
-            let runbook = "The files of TLS cannot be used";
-            all.push(Advice::of_node(Severity::Bad, name, what, remedy, runbook));
-        }
-        let expires_ms = tls.certificate_expires_unix_ms;
-        let seconds = expires_ms.saturating_sub(status.clock.unix_ms) / 1000;
-        if seconds < CERTIFICATE_SECONDS_MIN {
-            let (severity, what) = match seconds {
-                0 => (Severity::Bad, "its certificate has expired".to_owned()),
-                _ => (
-                    Severity::Warn,
-                    format!("its certificate expires in {}", span(seconds)),
-                ),
-            };
-            let remedy = "Exchange it";
-            all.push(Advice::of_node(
-                severity,
-                name,
-                what,
-                remedy,
-                "The files of TLS cannot be used",
-            ));
-        }
+    if let Some(tls) = &status.tls
+        && let Some(problem) = &tls.problem
+    {
+        let what = format!("its files of TLS have changed and cannot be used: {problem}");
+        let remedy = "Put the right files in their place, and do not restart it before: it \
+                      would not start";
+        let runbook = "The files of TLS cannot be used";
+        all.push(Advice::of_node(Severity::Bad, name, what, remedy, runbook));
     }
     if status.tokens.as_ref().is_some_and(|tokens| tokens.unusable) {
         let what = "its tokens file cannot be used, so what it has read before stays in force";

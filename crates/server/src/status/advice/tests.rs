@@ -124,6 +124,7 @@ fn seen((name, node): (&&str, Node)) -> ClusterNode {
         report: has_told.then_some(ReportNumbers {
             data_bytes: 0,
             free_bytes: None,
+            disk_bytes: None,
             hints: 0,
             background_share: 1.0,
             requests_a_second: node.requests_a_second,

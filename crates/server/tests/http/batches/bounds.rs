@@ -4,7 +4,8 @@ use crate::support::lines::{
     BatchStream, NDJSON, batch, get, put, read_lines, send_batch, statuses,
 };
 use crate::support::{
-    Client, config, gated_disk, metric, seams, start, start_with, wait_for_metric, wait_until,
+    Client, config, connected_from, gated_disk, metric, seams, start, start_with, wait_for_metric,
+    wait_until,
 };
 use server::{Server, ServerConfig};
 use std::net::Ipv4Addr;
@@ -276,7 +277,10 @@ fn further_chunked_batches_are_refused_until_one_ends() {
     let streams_max = config.memory_split().batch_streams_max;
     let node = start_with(config);
     let name = "kvorum_batch_streams";
-    let client_of = |last: u8| Client::connect_from(Ipv4Addr::new(127, 0, 0, last), &node);
+    let client_of = |last: u8| {
+        let address = Ipv4Addr::new(127, 0, 0, last);
+        Client::over(connected_from(address, node.addresses()[0]))
+    };
     let assert_refused = |mut client: Client| {
         let head = "POST /v0/batch HTTP/1.1\r\nhost: localhost\r\n";
         client.send(format!(

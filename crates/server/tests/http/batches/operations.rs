@@ -226,6 +226,6 @@ fn a_batch_with_its_length_gets_no_head_before_its_first_answer() {
     assert_eq!(early.kind(), ErrorKind::WouldBlock);
     stream.set_nonblocking(false).unwrap();
     gate.open();
-    let reply = Client::over_any(Box::new(stream)).reply_to("POST");
+    let reply = Client::over(stream).reply_to("POST");
     assert_eq!(statuses(&read_lines(&reply.body)), [201]);
 }

@@ -4,9 +4,9 @@
 use crate::support::lines::{NDJSON, put, read_lines, statuses};
 use crate::support::{Client, config, metric, start_with, wait_for_metric, wait_until};
 use server::{MemorySplit, Server};
+use socket2::{Domain, Socket, Type};
 use std::net::TcpStream;
 use std::time::Duration;
-use tokio::net::TcpSocket;
 
 /// A node that updates its gauges often, and the bounds of what it holds.
 fn start() -> (Server, MemorySplit) {
@@ -19,18 +19,10 @@ fn start() -> (Server, MemorySplit) {
 
 /// A connection with a small receive buffer.
 fn narrow(node: &Server) -> TcpStream {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let stream = runtime.block_on(async {
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.set_recv_buffer_size(16 << 10).unwrap();
-        let stream = socket.connect(node.addresses()[0]).await.unwrap();
-        stream.into_std().unwrap()
-    });
-    stream.set_nonblocking(false).unwrap();
-    stream
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.set_recv_buffer_size(16 << 10).unwrap();
+    socket.connect(&node.addresses()[0].into()).unwrap();
+    socket.into()
 }
 
 #[test]

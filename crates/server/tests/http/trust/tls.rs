@@ -1,8 +1,7 @@
 //! Requests over TLS: the same port, the same answers, and who is refused.
 
 use crate::support::{
-    Client, ClientStream, begin_shutdown, config, gated_disk, seams, start_with, wait_for_metric,
-    wait_until,
+    Client, begin_shutdown, config, gated_disk, seams, start_with, wait_for_metric, wait_until,
 };
 use cluster::{Member, Members, NodeUrl};
 use lsm_testing::MemoryDisk;
@@ -11,7 +10,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, ProtocolVersion, StreamOwned};
 use server::{AuditTarget, Server, ServerConfig, StartError, TlsConfig, TlsFiles};
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,14 +18,6 @@ use tempfile::TempDir;
 use tls::{Authorities, Identity, client_config};
 
 pub(crate) type TlsStream = StreamOwned<ClientConnection, TcpStream>;
-
-impl ClientStream for TlsStream {
-    fn finish(&mut self) {
-        self.conn.send_close_notify();
-        self.flush().unwrap();
-        self.sock.shutdown(Shutdown::Write).unwrap();
-    }
-}
 
 /// An authority, and what it signs, in a folder.
 pub(crate) struct Authority {
@@ -106,7 +97,7 @@ pub(crate) fn tls_stream_over(socket: TcpStream, config: Arc<ClientConfig>) -> T
 }
 
 pub(crate) fn connect(node: &Server, config: Arc<ClientConfig>) -> Client {
-    Client::over_any(Box::new(tls_stream(node, config)))
+    Client::over(tls_stream(node, config))
 }
 
 #[test]
@@ -177,7 +168,7 @@ fn a_stop_answers_the_requests_behind_handshakes_that_have_begun() {
             .collect();
         let stopping = begin_shutdown(&node);
         for stream in begun {
-            let mut client = Client::over_any(Box::new(stream));
+            let mut client = Client::over(stream);
             assert_eq!(client.reply_to("GET").status, 404, "{round}");
         }
         stopping.join().unwrap().unwrap();
@@ -271,7 +262,7 @@ fn a_part_of_a_record_counts_as_the_head_of_a_request() {
     }
     let half = [&[23, 3, 3, 0x3f, 0xff][..], &[0; 9 << 10]].concat();
     stream.sock.write_all(&half).unwrap();
-    Client::over_any(Box::new(stream.sock)).rest();
+    Client::over(stream.sock).rest();
     wait_for_metric(&node, "kvorum_tls_connections", "0.0");
     wait_for_metric(&node, "kvorum_tls_record_bytes", "0.0");
 }

@@ -5,9 +5,10 @@ use crate::support::{Client, connected_from, start_with, wait_for_metric, wait_u
 use crate::trust::tls::{Authority, TlsStream, tls_stream, tls_stream_over, with_tls};
 use base::{Clock, SystemClock};
 use cluster::{Member, Members, NodeUrl};
+use http_testing::Connection;
 use rustls::{ServerConnection, StreamOwned};
 use server::{Server, ServerConfig};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 use tls::{Expected, NodeTls};
@@ -34,7 +35,7 @@ fn complete(mut stream: TlsStream) -> Client {
     while stream.conn.is_handshaking() {
         stream.conn.complete_io(&mut stream.sock).unwrap();
     }
-    Client::over_any(Box::new(stream))
+    Client::over(stream)
 }
 
 #[test]
@@ -80,21 +81,15 @@ fn with_peer(authority: &Authority, peer: &str) -> ServerConfig {
 }
 
 /// Lets a node that dials reach a peer: upgrades its connection, and waits until it goes on.
-fn be_reached(listener: &TcpListener, peer: &NodeTls) -> io::Result<impl Sized + use<>> {
+fn be_reached(listener: &TcpListener, peer: &NodeTls) -> io::Result<Connection> {
     let (socket, _) = listener.accept()?;
     socket.set_nonblocking(false)?;
-    socket.set_read_timeout(Some(Duration::from_secs(60)))?;
     let tls = ServerConnection::new(peer.server()).map_err(io::Error::other)?;
-    let mut stream = StreamOwned::new(tls, socket);
-    let (mut head, mut byte) = (Vec::new(), [0]);
-    while !head.ends_with(b"\r\n\r\n") {
-        stream.read_exact(&mut byte)?;
-        head.push(byte[0]);
-    }
-    stream.write_all(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: kvorum-peer/1\r\n\r\n")?;
-    stream.flush()?;
-    stream.read_exact(&mut byte)?;
-    Ok(stream)
+    let mut connection = Connection::over(StreamOwned::new(tls, socket))?;
+    connection.receive()?;
+    connection.send("HTTP/1.1 101 Switching Protocols\r\nupgrade: kvorum-peer/1\r\n\r\n")?;
+    connection.take(1)?;
+    Ok(connection)
 }
 
 /// A flood from many addresses cuts the oldest handshake, whoever began it: but not that of a

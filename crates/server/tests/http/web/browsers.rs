@@ -2,8 +2,8 @@
 //! all of it before it reads an answer, and reads the fields of the store.
 
 use crate::support::{Client, config, start, start_with};
+use http_testing::Connection;
 use rustix::process::{Pid, Signal, kill_process_group};
-use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -112,33 +112,17 @@ fn serve_page(listener: TcpListener, page: String) -> Result<String, RecvTimeout
 
 /// Answers a request of the browser with the page, unless it tells the end.
 fn answer(stream: TcpStream, page: &str) -> Option<String> {
-    let mut stream = BufReader::new(stream);
-    let (mut first, mut length) = (String::new(), 0);
-    stream.read_line(&mut first).ok()?;
-    loop {
-        let mut line = String::new();
-        stream.read_line(&mut line).ok()?;
-        let line = line.trim_end().to_ascii_lowercase();
-        if line.is_empty() {
-            break;
-        }
-        if let Some(bytes) = line.strip_prefix("content-length: ") {
-            length = bytes.parse().unwrap();
-        }
-    }
-    if first.starts_with("POST /end") {
-        let mut end = vec![0; length];
-        stream.read_exact(&mut end).unwrap();
-        return Some(String::from_utf8(end).unwrap());
+    let mut connection = Connection::over(stream).unwrap();
+    let request = connection.receive().ok()?;
+    if (&*request.method, &*request.target) == ("POST", "/end") {
+        return Some(String::from_utf8(request.body).unwrap());
     }
     let bytes = page.len();
     let head = format!(
         "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {bytes}\r\nConnection: close\r\n\r\n"
     );
     // A connection that the browser opened in vain has gone.
-    let _ = stream
-        .get_mut()
-        .write_all([head.as_bytes(), page.as_bytes()].concat().as_slice());
+    let _ = connection.send(head + page);
     None
 }
 

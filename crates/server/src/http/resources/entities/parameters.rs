@@ -121,7 +121,9 @@ pub(crate) fn read(
             let end = end_of_prefix(&prefix);
             (start.max(prefix), end)
         }
-        (None, None) if delimiter.is_some() => (QueryBytes::from_slice(&[0]), end),
+        (None, None) if delimiter.is_some() || scope != Scope::Node => {
+            (QueryBytes::from_slice(&[0]), end)
+        }
         (Some(_), _) => {
             return Err(ParameterError::new(
                 "prefix",
@@ -133,7 +135,8 @@ pub(crate) fn read(
         (None, None) => {
             return Err(ParameterError::new(
                 "start",
-                "is missing: give the first key as start=KEY, or prefix=PREFIX",
+                "is missing: give the first key as start=KEY, or prefix=PREFIX; a scan with \
+                 scope=cluster begins at the first key by itself",
             ));
         }
     };
@@ -196,9 +199,22 @@ mod tests {
             ("start=a&scope=cluster&from=0", "from"),
             ("start=a&scope=cluster&replicas=2/1", "replicas"),
             ("start=a&scope=cluster&replicas=1/2&ack=1", "replicas"),
-            ("scope=cluster", "start"),
+            ("scope=cluster&start=", "start"),
         ] {
             assert_eq!(read(Some(query)).unwrap_err().parameter, name, "{query}");
+        }
+    }
+
+    #[test]
+    fn a_scan_of_the_cluster_begins_at_the_first_key() {
+        for (query, end) in [
+            ("scope=cluster", None),
+            ("end=b&scope=cluster", Some(&b"b"[..])),
+            ("count=only&scope=cluster", None),
+        ] {
+            let parsed = read(Some(query)).unwrap();
+            assert_eq!(parsed.start.as_slice(), b"\0", "{query}");
+            assert_eq!(parsed.end.as_deref(), end, "{query}");
         }
     }
 

@@ -182,8 +182,7 @@ fn hello(store_id: u64) -> Hello {
         acknowledged: Some(0),
         greatest_seen: Timestamp::ZERO,
         unix_ms: 0,
-        forgotten: Timestamp::ZERO,
-        fence: Timestamp::ZERO,
+        gc_threshold: Timestamp::ZERO,
     }
 }
 
@@ -248,8 +247,7 @@ impl Started<'_> {
     fn hear(&self, other: &Started<'_>, start: &StartWatch) {
         let report = StoreReport {
             acknowledged: other.membership.durable_acknowledged(),
-            forgotten: Timestamp::ZERO,
-            fence: Timestamp::ZERO,
+            gc_threshold: Timestamp::ZERO,
         };
         let peer = id_of(other.name);
         self.membership.heard_report(peer, start, report);

@@ -74,7 +74,7 @@ fn messages_have_the_bytes_of_the_fixture() {
         assert_eq!(Message::decode(frame).is_ok(), frame.kind < 32);
     }
     let expected = [
-        1, 1, 9, 2, 3, 3, 3, 4, 4, 5, 6, 6, 6, 6, 6, 6, 6, 7, 8, 10, 15, 11, 12, 13, 14, 16, 17,
+        1, 1, 9, 2, 3, 3, 3, 4, 4, 5, 6, 6, 6, 6, 6, 6, 6, 6, 7, 8, 10, 15, 11, 12, 13, 14, 16, 17,
         32, 33, 34,
     ];
     assert_eq!(kinds, expected);

@@ -370,6 +370,9 @@ impl StoreSide {
             }
         }
         if engine.has_damage_to_set_aside() && !membership.is_alone() {
+            // Durable before the engine notes that the damage was dealt with: it would not ask for
+            // this again.
+            self.step(writer, StoreEvent::Disturbed)?;
             self.step(writer, StoreEvent::Damaged)?;
         }
         Ok(())

@@ -4,10 +4,10 @@ use super::*;
 
 /// A link that is up, to a replica of this build or of one without the feature.
 async fn connected_with(features: u64) -> (Asker, Rc<TestReplica>, Serving) {
-    let mut asker = Asker::new(TestNode::gc_threshold("asker").environment(50_000));
+    let mut asker = Asker::new(TestNode::named("asker").environment(50_000));
     asker.start();
     let (replica, freeze) = (Rc::<TestReplica>::default(), FreezeSwitch::default());
-    let mut node = TestNode::gc_threshold("replica");
+    let mut node = TestNode::named("replica");
     node.hello.protocol.features = features;
     let serving = asker.accept_as(node, &replica, &freeze).await;
     asker.until(LinkState::Up).await;

@@ -37,8 +37,8 @@ pub(crate) struct ScanOptions {
     node: bool,
     #[command(flatten)]
     range: KeyRangeOptions,
-    /// List one level of a tree of keys: of all keys with the same bytes up to the first DELIMITER
-    /// behind the prefix, print only these bytes
+    /// List keys like the files of one folder: print one line for all keys that have the same bytes
+    /// up to the first DELIMITER behind the prefix
     #[arg(
         long,
         value_name = "DELIMITER",

@@ -214,7 +214,7 @@ pub(crate) struct ServeOptions {
     /// How long the head of a request may take to arrive
     #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = TimeSpan(defaults().head_timeout))]
     pub(crate) head_timeout: TimeSpan,
-    /// The period in which the body of a request must end or average 64KiB per second
+    /// The time over which the body of a request must average 64KiB per second, or end
     #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = TimeSpan(defaults().body_timeout))]
     pub(crate) body_timeout: TimeSpan,
     /// How long a client may read less than 8KiB per second of a response before its connection is

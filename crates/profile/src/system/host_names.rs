@@ -6,21 +6,24 @@
 /// it before the first look-up.
 pub fn look_up_hosts_without_modules() {
     #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
-    {
-        unsafe extern "C" {
-            fn __nss_configure_lookup(
-                database: *const libc::c_char,
-                services: *const libc::c_char,
-            ) -> libc::c_int;
-        }
-        // SAFETY: both are C strings, which it copies or only reads, and no other thread looks
-        // up a host. If it fails, the file counts as before.
-        #[expect(
-            unsafe_code,
-            reason = "no other call says how a program looks up hosts"
-        )]
-        unsafe {
-            __nss_configure_lookup(c"hosts".as_ptr(), c"files dns".as_ptr());
-        }
+    configure_lookup();
+}
+
+#[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
+#[expect(
+    unsafe_code,
+    reason = "only a call of the C library says how hosts are looked up"
+)]
+fn configure_lookup() {
+    unsafe extern "C" {
+        fn __nss_configure_lookup(
+            database: *const libc::c_char,
+            services: *const libc::c_char,
+        ) -> libc::c_int;
+    }
+    // SAFETY: both are C strings that live as long as the program, and no other thread looks up a
+    // host yet. If it fails, the file counts as before.
+    unsafe {
+        __nss_configure_lookup(c"hosts".as_ptr(), c"files dns".as_ptr());
     }
 }

@@ -1,7 +1,8 @@
 //! Paces the jobs of a class: each job delays the next one, and none blocks its thread.
 //!
-//! The jobs run in the order in which they were spawned, although the executor may swap
-//! two that become due at the same time: it gets turns, and a turn takes the first job.
+//! The jobs run in the order in which they were spawned. The executor may swap two that become due
+//! at the same time, so it is not given the jobs but *turns*, and each turn runs the first job that
+//! waits.
 
 use super::{Background, REST_MAX, WorkKind};
 use base::WorkTimer;

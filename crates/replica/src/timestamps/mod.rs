@@ -13,7 +13,7 @@
 //! - **Near the time.** A wrong clock would timestamp versions that nobody can overwrite until
 //!   their time comes. Therefore a node with peers allocates no timestamp after a start until a
 //!   peer whose clock is near has vouched for this node's clock and has said what timestamps it has
-//!   seen (`vouching`). The same holds after its clock was set by more than the bound. It allocates
+//!   seen (`vouching`). The same holds after its clock was set by more than the clock bound. It allocates
 //!   no timestamp while its clock is far from the clocks of most peers
 //!   ([`ClockBound::may_allocate_timestamps`]), and no timestamp that a peer would refuse
 //!   ([`ClockBound::accepts`]). A node alone has no peers to ask, and none to mislead.

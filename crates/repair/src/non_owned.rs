@@ -12,10 +12,10 @@
 //!
 //! The contract asks for no more copies than a version names. Still, as long as a store is
 //! known to lack something, a non-owned copy may be the last one of what it has lost, and stays.
-//! Damaged blocks of a store do not count as that. Nothing deleted can come back for it, as a
-//! copy only goes where nothing older is left beneath; and what it may cost is a version whose
-//! every replica has lost its block within one interval of full repairs, which no store could answer
-//! for anyway.
+//! A store with a damaged block does not count as one that lacks something. That brings nothing
+//! deleted back, because a copy only goes where nothing older is left beneath it. It may cost a
+//! version of which every replica has lost its block within one interval of full repairs, and for
+//! that no store could answer anyway.
 
 use base::Timestamp;
 use cluster::{NodeId, Placement};

@@ -7,12 +7,12 @@
 //!
 //! 1. All members begin the session. Each forgets the one before for good: a session has a
 //!    [`Token`], and a store takes part only with the greatest that it has seen.
-//! 2. Each raises its **closed timestamp**, as far as its own clock allows. Below it the store
-//!    takes no ordinary write any more; the lowest of them is what the session may raise the
-//!    threshold to.
-//! 3. Range for range, all scan and are made equal, again and again until nothing moves below.
-//! 4. Each makes durable what has come, and answers the **last question**: whether anything has
-//!    come in below behind its scan. From then on nothing does.
+//! 2. Each raises its **closed timestamp** to the lowest that all of their clocks allow. Below it
+//!    the store takes no ordinary write any more. The session may raise the threshold to it.
+//! 3. Range by range, all scan and are made equal, again and again until nothing moves below the
+//!    closed timestamp.
+//! 4. Each makes durable what has come, and answers the **last question**: whether anything from
+//!    below the closed timestamp has come in behind its scan. From then on nothing does.
 //! 5. If all say no, the threshold rises, and all are told.
 //!
 //! [`StoreState`] is a store's side of it, [`Session`] the coordinator's. Both are pure: an event

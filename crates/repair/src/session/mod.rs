@@ -4,11 +4,12 @@
 //!
 //! ```text
 //! coordinator                 each node                     two nodes that differ
-//!   begin, close  ---------->   closed timestamp
+//!   begin         ---------->   token
+//!   close         ---------->   closed timestamp
 //!   agree         ---------->   bounds
 //!   advance       ---------->   scan ahead, about 8 MiB
 //!   digest        ---------->   digests with each peer
-//!   reconcile     ------------------------------------->    runs, if one lacks most of it;
+//!   reconcile     ------------------------------------->    streaming, if one lacks most of it;
 //!                                                           symbols, then repair writes both ways
 //!   ... next range ...
 //!   sync          ---------->   in a full session now and then: makes durable what arrived,
@@ -20,7 +21,7 @@
 //! An incremental session has no `close` and no `finish`, and compares only what is above the
 //! greatest closed timestamp of those that take part.
 //!
-//! From below to above:
+//! Each of these modules may use those before it:
 //! - `part`: what a node keeps of a session, and what it reads from its store for it; jobs of
 //!   [`JobClass::Scan`](lsm::JobClass::Scan).
 //! - `checkpoint`: what survives a restart, and how far a full session has come; `record`: what

@@ -4,9 +4,9 @@
 //! future, named by a member whose clock was wrong or that is not sound, would stop all writes, and
 //! everybody who heard of it would pass it on. But each member raises its closed timestamp at most
 //! to the grace before its own time, while its clock is trusted, and the grace is at least the age
-//! of hints plus twice what clocks may differ. So one that is not the age of hints in the past was
-//! never shown by a session, and is not believed, however it comes: with hellos and heartbeats, with
-//! answers to reads, in the requests of a session, and in the answers to them.
+//! of hints plus twice what clocks may differ. So a timestamp that is less than the age of hints in
+//! the past was never shown by a session, and is not believed, however it comes: with hellos and
+//! heartbeats, with answers to reads, in the requests of a session, and in the answers to them.
 
 use super::{StoreFile, StoreSide};
 use base::{LogBounds, LogRate, Timestamp};

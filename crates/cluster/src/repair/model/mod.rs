@@ -13,7 +13,7 @@
 //! It has taught some rules that are easily forgotten:
 //! - A read repair of a tombstone may bring back what it hides, too: if the store that had it is
 //!   lost, the session has not met it, and only some stores ever have it.
-//! - An attempt that goes on behind the key has scanned it from the begin.
+//! - An attempt that goes on from a checkpoint behind the key has scanned the key before it begins.
 //! - That an attempt raises nothing does not say that an earlier one has not.
 //! - If a tombstone names fewer stores than the value, a session that moves something below what is
 //!   closed compares all pairs again. The other scenarios do without, so that they show the other

@@ -1,5 +1,4 @@
-//! Offers versions to nodes that compare nothing with this one where those versions are
-//! concerned:
+//! Offers versions to nodes that do not compare them with this one:
 //! - a non-owned copy, to the replicas of its version. A copy that no pair compares would
 //!   survive the tombstone that hides it;
 //! - in an incremental session, a version to a node that is no replica of it but may keep an older

@@ -1,4 +1,5 @@
-//! Versions that are offered to nodes that do not compare them, and what those make of them.
+//! Offers: which versions a node names to nodes that do not compare them, and what such a node
+//! answers.
 
 use super::state::newest_of;
 use super::{Participant, RangeId, UnknownRange};

@@ -1,4 +1,5 @@
-//! Runs: how a node streams a range to another one, and takes it.
+//! Streaming: how a node sends a range to another one in runs, which are versions in the order of
+//! their keys, and how the other one takes them.
 
 use super::{Participant, RangeId, UnknownRange};
 use base::{Entry, EntryRef};

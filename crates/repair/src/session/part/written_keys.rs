@@ -1,7 +1,7 @@
-//! The keys of repair writes that have come.
+//! The keys of the repair writes that have come.
 //!
-//! Before a range is compared with the next node, what those writes have brought is taken in, so
-//! that no node sends what another one has sent.
+//! Before a range is compared with the next node, this node counts what those writes have brought
+//! as kept, so that the next node does not send it once more.
 
 use bytes::Bytes;
 use cluster::repair::SessionId;

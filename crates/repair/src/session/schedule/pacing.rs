@@ -1,5 +1,5 @@
-//! How long after a full session the next one begins that is to rebuild stores, or that the one
-//! before could not do everything for.
+//! How soon after a full session the next one begins, if a store still has to be rebuilt, or if the
+//! session has not found all nodes equal or not raised the GC threshold.
 
 use base::Backoff;
 use cluster::NodeId;

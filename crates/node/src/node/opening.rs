@@ -3,6 +3,7 @@
 use super::Node;
 use super::future_versions::end_of_present;
 use super::seams::{OpenError, Seams};
+use super::set_aside::SetAside;
 use super::traced_requests::TracedRequests;
 use crate::compactions::Compactions;
 use crate::config::{NodeConfig, Resources};
@@ -277,6 +278,7 @@ impl Node {
         let scan_memory = ScanMemory::of(memory.scans_bytes, config.scan_batch_bytes());
         let sweeps = Sweeps::open(sweep_environment, journal);
         let compactions = Compactions::new(engine.clone(), Arc::clone(&clock));
+        let set_aside = SetAside::new(engine.clone(), Arc::clone(executor));
         let report = OwnReport::new(engine.clone(), Arc::clone(&clock), Arc::clone(executor));
         Ok(Self {
             placement,
@@ -285,6 +287,7 @@ impl Node {
             surplus_bound,
             sweeps,
             compactions,
+            set_aside,
             report,
             examiner: Examiner::default(),
             engine,

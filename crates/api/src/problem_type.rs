@@ -68,6 +68,7 @@ problem_types! {
     LATE_BODY = 408, "late-body", "Late Body";
     NOT_READY = 503, "not-ready", "Not Ready";
     NO_SUCH_ENTITY = 404, "no-such-entity", "No Such Entity";
+    NO_SUCH_COPY = 404, "no-such-copy", "No Such Copy";
     OTHER_VERSION = 412, "other-version", "Other Version";
     CLOCK = 503, "clock", "Clock Out Of Bounds";
     TIMESTAMP_BOUND_NOT_STORED = 503, "timestamp-bound-not-stored", "Timestamp Bound Not Stored";
@@ -78,11 +79,13 @@ problem_types! {
     NO_TIMESTAMPS_LEFT = 503, "no-timestamps-left", "No Timestamps Left";
     TOO_FEW_NODES = 504, "too-few-nodes", "Too Few Nodes";
     NOT_ENOUGH_REPLICAS = 504, "not-enough-replicas", "Not Enough Replicas";
+    COPY_NOT_COMPARED = 504, "copy-not-compared", "Copy Not Compared";
     DISK_FULL = 507, "disk-full", "Disk Full";
     SCAN_TIMED_OUT = 504, "scan-timed-out", "Scan Timed Out";
     SCAN_TOO_LONG = 504, "scan-too-long", "Scan Too Long";
     SCAN_FAILED = 500, "scan-failed", "Scan Failed";
     COMPACTION_FAILED = 500, "compaction-failed", "Compaction Failed";
+    SET_ASIDE_FAILED = 500, "set-aside-failed", "Set Aside Failed";
     PROFILE_RUNNING = 409, "profile-running", "Profile Running";
     PROFILE_UNAVAILABLE = 501, "profile-unavailable", "Profile Unavailable";
     CLIENT_LEFT = 400, "client-left", "Client Left";

@@ -224,6 +224,19 @@ pub struct Clock {
     pub refuses_because: Option<String>,
 }
 
+/// Copies that are not part of the store any more, because they may have been deleted.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+pub struct SetAside {
+    /// The tables that hold them.
+    pub tables: u64,
+    /// The bytes of these tables.
+    pub bytes: u64,
+    /// At most so many copies were set aside.
+    pub copies_max: u64,
+    /// All of them are below this version, a decimal number.
+    pub below: String,
+}
+
 /// What the store holds.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct Store {
@@ -241,6 +254,9 @@ pub struct Store {
     pub tables_damaged: u64,
     /// Key ranges that damaged blocks may have held, until the other nodes have repaired them.
     pub damaged_ranges: u64,
+    /// What was set aside until an operator decides about it; left out if there is nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub set_aside: Option<SetAside>,
     /// The compaction of everything that is under way; left out while none is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compaction: Option<Compaction>,

@@ -6,6 +6,7 @@
 //! - `screen`: the overview as text.
 //! - `repair`: has a node compare all nodes now.
 //! - `compact`: has nodes compact their stores now.
+//! - `set_aside`: lists, restores and discards what a node has set aside.
 //! - `target`: the node that is asked; `waiting`: what is shown while it works.
 //! - `token`: makes a token, which `append_token` adds to the tokens file.
 
@@ -14,6 +15,7 @@ mod compact;
 mod overview;
 mod repair;
 mod screen;
+mod set_aside;
 mod status;
 mod target;
 mod token;
@@ -26,6 +28,7 @@ use crate::failure::Failure;
 use clap::{Args, Subcommand};
 use compact::CompactOptions;
 use repair::RepairOptions;
+use set_aside::SetAsideCommand;
 use status::StatusOptions;
 use token::TokenCommand;
 
@@ -47,6 +50,10 @@ enum AdminCommand {
     /// Have nodes merge all of their tables now, which frees the space of overwritten, expired and
     /// deleted data
     Compact(CompactOptions),
+    /// List, restore or discard the copies that a node has set aside, because they may have been
+    /// deleted
+    #[command(subcommand)]
+    SetAside(SetAsideCommand),
     /// Make tokens for the clients of nodes with --tokens-file
     #[command(subcommand)]
     Token(TokenCommand),
@@ -73,6 +80,7 @@ pub(crate) fn run(options: &AdminOptions) -> Result<(), Failure> {
         AdminCommand::Status(options) => status::run(options),
         AdminCommand::Repair(options) => repair::run(options),
         AdminCommand::Compact(options) => compact::run(options),
+        AdminCommand::SetAside(command) => set_aside::run(command),
         AdminCommand::Token(command) => token::run(command),
     }
 }

@@ -216,6 +216,11 @@ fn gauges(store: &Statistics, node: &Node) -> Vec<Family> {
             store.damaged_ranges as f64,
         ),
         (
+            "kvorum_store_set_aside_bytes",
+            "Bytes of the tables with copies that were set aside for an operator",
+            store.set_aside.bytes as f64,
+        ),
+        (
             "kvorum_store_write_amplification",
             "Bytes written to disk for each byte of keys and values",
             store.write_amplification(),

@@ -1,11 +1,12 @@
 //! The node: everything that its runtimes share, from the opening of the store (`opening`) to its
-//! closing. `seams` are its seams to the outside world; `future_versions` finds versions from the
+//! closing. `seams` are its seams to the outside world; `set_aside` reads what the store has set aside; `future_versions` finds versions from the
 //! future, which an operator may have dropped; `traced_requests` times what is part of a trace.
 
 mod formats;
 mod future_versions;
 mod opening;
 mod seams;
+mod set_aside;
 mod traced_requests;
 
 pub use formats::{Format, formats};
@@ -30,6 +31,7 @@ use replica::ReadPool;
 use replica::background::{Background, SeeClients};
 use replica::hints::{HintStore, HintsWaiting};
 use replica::timestamps::{TimestampAllocator, TimestampStatus};
+use set_aside::SetAside;
 use std::sync::Arc;
 use std::time::Duration;
 use traced_requests::TracedRequests;
@@ -65,6 +67,8 @@ pub struct Node {
     pub(crate) repair: Arc<RepairSessions>,
     /// The compactions that operators ask for.
     pub(crate) compactions: Compactions,
+    /// Reads and discards what was set aside.
+    set_aside: SetAside,
     /// Times requests of peers that are part of a trace.
     pub(crate) traced: Arc<TracedRequests>,
     /// Says how this node is.
@@ -201,6 +205,27 @@ impl Node {
     #[must_use]
     pub fn compaction_end(&self, ordered: &OrderedCompaction) -> Option<CompactionEnd> {
         self.compactions.end(ordered)
+    }
+
+    /// The copies that the store has set aside, from the key `start` on: see
+    /// [`Engine::copies_set_aside`].
+    ///
+    /// # Errors
+    /// As there, and [`lsm::Error::Overloaded`] while another such job is under way.
+    pub async fn copies_set_aside(
+        &self,
+        start: Vec<u8>,
+        bytes_max: usize,
+    ) -> Result<lsm::CopiesPage, lsm::Error> {
+        self.set_aside.copies(start, bytes_max).await
+    }
+
+    /// Discards what the store has set aside: see [`Engine::discard_set_aside`].
+    ///
+    /// # Errors
+    /// As there, and [`lsm::Error::Overloaded`] while another such job is under way.
+    pub async fn discard_set_aside(&self, up_to: base::Timestamp) -> Result<(), lsm::Error> {
+        self.set_aside.discard(up_to).await
     }
 
     /// Says where the node sees what its clients feel: background work rests while they

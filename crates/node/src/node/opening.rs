@@ -3,6 +3,7 @@
 use super::Node;
 use super::future_versions::end_of_present;
 use super::seams::{OpenError, Seams};
+use super::set_aside::SetAside;
 use super::traced_requests::TracedRequests;
 use crate::compactions::Compactions;
 use crate::config::{NodeConfig, Resources};
@@ -275,6 +276,7 @@ impl Node {
         let scan_memory = ScanMemory::of(memory.scans_bytes, config.scan_batch_bytes());
         let repair = RepairSessions::open(repair_environment, repair_files);
         let compactions = Compactions::new(engine.clone(), Arc::clone(&clock));
+        let set_aside = SetAside::new(engine.clone(), Arc::clone(executor));
         let report = OwnReport::new(engine.clone(), Arc::clone(&clock), Arc::clone(executor));
         Ok(Self {
             placement,
@@ -283,6 +285,7 @@ impl Node {
             non_owned_bound,
             repair,
             compactions,
+            set_aside,
             report,
             examiner: Examiner::default(),
             engine,

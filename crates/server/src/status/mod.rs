@@ -23,7 +23,7 @@ use crate::net::ListenerShared;
 use crate::net::tls::ListenerTls;
 use api::status::{
     BackgroundWork, Clock, Compaction, EndedRepairs, Hints, MayBeLost, Member, RebuildOverview,
-    Repair, RunningRepair, Status, Store, Tls, TokensFile,
+    Repair, RunningRepair, SetAside, Status, Store, Tls, TokensFile,
 };
 use cluster::comparison::RepairKind;
 use cluster::{NodeId, ReplicaState};
@@ -129,6 +129,15 @@ fn refusal_word(why: NoTimestamp) -> &'static str {
     }
 }
 
+fn set_aside(status: lsm::SetAsideStatus) -> Option<SetAside> {
+    (status.tables > 0).then(|| SetAside {
+        tables: status.tables,
+        bytes: status.bytes,
+        copies_max: status.versions_max,
+        below: status.below.to_string(),
+    })
+}
+
 fn store(snapshot: &NodeSnapshot) -> Store {
     let statistics = &snapshot.store;
     let state = if statistics.poisoned.is_some() {
@@ -149,6 +158,7 @@ fn store(snapshot: &NodeSnapshot) -> Store {
         tombstones: statistics.table_tombstones,
         tables_damaged: statistics.tables_damaged,
         damaged_ranges: statistics.damaged_ranges,
+        set_aside: set_aside(statistics.set_aside),
         compaction: snapshot.compaction.as_ref().map(|running| Compaction {
             began_unix_ms: running.began_unix_ms,
             merged_bytes: running.merged_bytes,

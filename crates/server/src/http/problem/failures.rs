@@ -29,6 +29,15 @@ impl Problem {
         }
     }
 
+    /// Why what was set aside could not be read or discarded.
+    pub(crate) fn of_set_aside(error: &lsm::Error) -> Self {
+        match error {
+            lsm::Error::Overloaded => Self::overloaded(),
+            lsm::Error::Closed => Self::store_not_open(error.to_string()),
+            error => Self::set_aside_failed(error),
+        }
+    }
+
     /// Why a profile was not recorded.
     pub(crate) fn of_recording(error: &RecordingError) -> Self {
         let detail = error.to_string();

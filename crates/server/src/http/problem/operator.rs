@@ -3,8 +3,8 @@
 
 use super::Problem;
 use api::problem_type::{
-    CLIENT_LEFT, COMPACTION_FAILED, NO_OTHER_NODES, NOT_READY, PROFILE_FAILED, PROFILE_RUNNING,
-    PROFILE_UNAVAILABLE,
+    CLIENT_LEFT, COMPACTION_FAILED, COPY_NOT_COMPARED, NO_OTHER_NODES, NO_SUCH_COPY, NOT_READY,
+    PROFILE_FAILED, PROFILE_RUNNING, PROFILE_UNAVAILABLE, SET_ASIDE_FAILED,
 };
 use std::borrow::Cow;
 
@@ -26,6 +26,32 @@ impl Problem {
                 "the compaction failed, but nothing is lost: {error}. Fix the cause, then order \
                  it again"
             ),
+        )
+    }
+
+    /// A copy to restore that is not set aside, or not needed.
+    pub(crate) fn no_such_copy() -> Self {
+        Self::new(
+            &NO_SUCH_COPY,
+            "this node has set aside no copy of this key that is needed: either it has none, or a \
+             node holds the same version or a newer one",
+        )
+    }
+
+    /// A copy to restore that not all nodes could be asked about.
+    pub(crate) fn copy_not_compared() -> Self {
+        Self::new(
+            &COPY_NOT_COMPARED,
+            "a node that did not answer may hold a newer version of this key: nothing was written. \
+             Try again once all nodes are up and none is being rebuilt",
+        )
+    }
+
+    /// What was set aside could not be read or discarded.
+    pub(super) fn set_aside_failed(error: &lsm::Error) -> Self {
+        Self::new(
+            &SET_ASIDE_FAILED,
+            format!("the store cannot read or discard what it has set aside: {error}"),
         )
     }
 

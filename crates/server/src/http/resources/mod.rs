@@ -39,6 +39,7 @@ impl Resource {
             Handler::Peer => peer::answer(&exchange),
             Handler::AdminRepair => admin::repair::answer(exchange).await,
             Handler::AdminCompact => admin::compact::answer(exchange).await,
+            Handler::AdminSetAside => admin::set_aside::answer(exchange).await,
             Handler::Profile => profile::answer(exchange).await,
             Handler::History => history::answer(exchange).await,
             Handler::Cluster => cluster::answer(exchange).await,

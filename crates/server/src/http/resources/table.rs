@@ -44,6 +44,8 @@ pub(super) enum Handler {
     AdminRepair,
     /// A compaction that an operator asks for.
     AdminCompact,
+    /// What the store has set aside.
+    AdminSetAside,
     /// A profile of the process, where debug endpoints are on.
     Profile,
     /// A file of the console. Its page, `/`, is there only for requests that name HTML.
@@ -74,7 +76,7 @@ const fn pages(need: Need) -> [(Verb, Need); 2] {
 /// The table. It is looked up in this order, so the resources that clients ask for most come
 /// first, and those of the console last.
 #[rustfmt::skip]
-pub(super) static RESOURCES: [Resource; 21] = [
+pub(super) static RESOURCES: [Resource; 22] = [
     Resource {
         path: "/v0/entity",
         handler: Handler::Entity,
@@ -149,6 +151,18 @@ pub(super) static RESOURCES: [Resource; 21] = [
         handler: Handler::AdminCompact,
         methods: &[(Verb::Post, Need::Admin)],
         parameters: &["wait"],
+        route: Some(Route::Admin),
+    },
+    Resource {
+        path: "/v0/admin/set-aside",
+        handler: Handler::AdminSetAside,
+        methods: &[
+            (Verb::Get, Need::Admin),
+            (Verb::Head, Need::Admin),
+            (Verb::Post, Need::Admin),
+            (Verb::Delete, Need::Admin),
+        ],
+        parameters: &["id", "limit", "start", "up_to"],
         route: Some(Route::Admin),
     },
     Resource {

@@ -57,6 +57,7 @@ pub(super) fn of(
         all.push(bad(what, "Give it room, or delete keys", "Full disk"));
     }
     all.extend(of_damage(status, silent));
+    all.extend(of_set_aside(status));
     all.extend(of_hints(status));
     all.extend(of_files(status));
     all
@@ -199,6 +200,24 @@ fn of_damage(status: &Status, silent: &[&str]) -> Option<Advice> {
         what,
         remedy,
         "Damaged data",
+    ))
+}
+
+/// What to do about copies that were set aside.
+fn of_set_aside(status: &Status) -> Option<Advice> {
+    let set_aside = status.store.set_aside.as_ref()?;
+    let what = format!(
+        "it has set aside up to {} that may have been deleted: those that no other node has may \
+         be lost until you decide",
+        counted(set_aside.copies_max, "version")
+    );
+    let remedy = "Run 'kvorum admin set-aside list', then restore or discard them";
+    Some(Advice::of_node(
+        Severity::Warn,
+        &status.name,
+        what,
+        remedy,
+        "Copies set aside",
     ))
 }
 

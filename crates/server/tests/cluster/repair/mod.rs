@@ -6,4 +6,5 @@ mod digests;
 pub(crate) mod equal_stores;
 mod handoff;
 mod requests;
+mod set_aside;
 mod tombstone_gc;

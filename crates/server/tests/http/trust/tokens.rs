@@ -82,6 +82,9 @@ fn need(path: &str, method: &str) -> (Option<&'static [&'static str]>, &'static 
         }
         ("/metrics" | "/v0/history", "GET" | "HEAD") => (Some(&["metrics"]), ""),
         ("/v0/admin/repair" | "/v0/admin/compact", "POST") => (Some(&["admin"]), ""),
+        ("/v0/admin/set-aside", "GET" | "HEAD") => (Some(&["admin"]), ""),
+        ("/v0/admin/set-aside", "POST") => (Some(&["admin"]), "?id=k"),
+        ("/v0/admin/set-aside", "DELETE") => (Some(&["admin"]), "?up_to=1"),
         ("/debug/profile", "GET" | "HEAD") => (Some(&["admin"]), "?kind=wait&seconds=1"),
         ("/health/live" | "/health/ready" | "/openapi.json", "GET" | "HEAD") => (None, ""),
         ("/v0/peer", "GET") => (None, ""),

@@ -3,9 +3,11 @@
 //!
 //! - `compact`: compacts the whole store.
 //! - `repair`: runs a repair session.
+//! - `set_aside`: what the store has set aside. It counts as a read, or a write.
 
 pub(super) mod compact;
 pub(super) mod repair;
+pub(super) mod set_aside;
 
 use crate::net::Listener;
 use crate::net::channel::Channel;

@@ -238,6 +238,8 @@ fn each_answer_is_described_as_its_type_says() {
     types.subschema_for::<api::history::History>();
     types.subschema_for::<admin::repair::Repair>();
     types.subschema_for::<admin::compact::Compaction>();
+    types.subschema_for::<admin::set_aside::CopiesSetAside>();
+    types.subschema_for::<admin::set_aside::RestoredCopy>();
     let written = types.take_definitions(true);
     let document = file();
     let described = document["components"]["schemas"].as_object().unwrap();

@@ -4,16 +4,21 @@
 // var kvorum = new Kvorum("http://127.0.0.1:8080", "http://127.0.0.1:8081");
 // var answer = kvorum.send("PUT", Kvorum.entity(key) + "&replicas=2/3", value);
 import java.io.IOException;
+import java.net.ConnectException;
 import java.net.URI;
 import java.net.http.*;
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.HexFormat;
+import java.util.List;
 
-/** Asks its nodes in turn. */
+/** Asks one of its nodes. */
 class Kvorum {
-    private final HttpClient http = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).build();
+    private final HttpClient http = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1)
+        .connectTimeout(Duration.ofSeconds(1)).build();
     private final String token = System.getenv("KVORUM_TOKEN");
     private final String[] nodes;
+    private volatile int first;
 
     Kvorum(String... nodes) { this.nodes = nodes; }
 
@@ -23,25 +28,36 @@ class Kvorum {
     }
 
     /**
-     * Asks a node. A read goes on to the next one if it gets no answer, or 503. From 300 on the status
-     * is that of a failure, and the body is the problem as JSON: its `replicas` say what became of it
-     * at each replica.
+     * Asks the node that answered last. If it fails, the next one is asked: always if nothing was done,
+     * for a read also otherwise. From 300 on the status is that of a failure, and the body is the
+     * problem as JSON: its `replicas` say what became of it at each replica.
      */
     HttpResponse<byte[]> send(String method, String target, byte[] body)
             throws IOException, InterruptedException {
-        for (int number = 0; ; number++) {
-            boolean isLast = !method.equals("GET") || number + 1 == nodes.length;
-            var request = HttpRequest.newBuilder(URI.create(nodes[number] + target))
-                .timeout(Duration.ofSeconds(15)).method(method, HttpRequest.BodyPublishers.ofByteArray(body))
+        int begin = first, last = begin + nodes.length - 1;
+        for (int number = begin; ; number++) {
+            String node = nodes[number % nodes.length];
+            var request = HttpRequest.newBuilder(URI.create(node + target))
+                .timeout(Duration.ofSeconds(5)).method(method, HttpRequest.BodyPublishers.ofByteArray(body))
                 .header("Content-Type", "application/x-ndjson"); // Only a batch needs it.
             if (token != null) request.header("Authorization", "Bearer " + token);
+            HttpResponse<byte[]> answer = null;
+            IOException failure = null;
+            boolean isSent = true;
             try {
-                var answer = http.send(request.build(), HttpResponse.BodyHandlers.ofByteArray());
-                if (answer.statusCode() < 300 && !isOfNode(answer, method, target))
-                    throw new IOException(nodes[number] + " is no Kvorum node");
-                if (isLast || answer.statusCode() != 503) return answer;
+                answer = http.send(request.build(), HttpResponse.BodyHandlers.ofByteArray());
+                if (!isOfNode(answer, method, target))
+                    throw new IOException(node + " is no Kvorum node: status " + answer.statusCode());
+                if (!List.of(500, 503, 504).contains(answer.statusCode())) return answer;
+                isSent = answer.statusCode() != 503;
             } catch (IOException error) {
-                if (isLast) throw error;
+                failure = error;
+                isSent = !(error instanceof ConnectException || error instanceof HttpConnectTimeoutException);
+            }
+            first = (number + 1) % nodes.length;
+            if (number == last || isSent && !method.equals("GET")) {
+                if (failure != null) throw failure;
+                return answer;
             }
         }
     }
@@ -50,6 +66,8 @@ class Kvorum {
     private static boolean isOfNode(HttpResponse<byte[]> answer, String method, String target) {
         int success = switch (method) { case "PUT" -> 201; case "DELETE" -> 202; default -> 200; };
         boolean namesVersion = answer.headers().firstValue("Kvorum-Version").isPresent();
-        return answer.statusCode() == success && (namesVersion || !target.startsWith("/v0/entity?"));
+        if (answer.statusCode() == success) return namesVersion || !target.startsWith("/v0/entity?");
+        return answer.headers().firstValue("Content-Type").orElse("").startsWith("application/problem+json")
+            && new String(answer.body(), StandardCharsets.UTF_8).contains("\"type\":\"urn:kvorum:problem:");
     }
 }

@@ -7,30 +7,42 @@ package kvorum
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 )
 
-// Client asks its nodes in turn.
+// Client asks one of its nodes.
 type Client struct {
 	Nodes []string
-	HTTP  http.Client // Give it a timeout.
+	HTTP  http.Client // Give it a timeout, such as 5 s.
+	first atomic.Int64
 }
 
 // Entity is the target of requests for a key: bytes, which are escaped. Append what else they ask.
 func Entity(key string) string { return "/v0/entity?id=" + url.QueryEscape(key) }
 
-// Send asks a node. A read goes on to the next one if it gets no answer, or 503. From 300 on the
-// status is that of a failure, and the content is the problem as JSON: its `replicas` say what
-// became of it at each replica.
+// Send asks the node that answered last. If it fails, the next one is asked: always if nothing was
+// done, for a read also otherwise. From 300 on the status is that of a failure, and the content is
+// the problem as JSON: its `replicas` say what became of it at each replica.
 func (c *Client) Send(method, target string, body []byte) (status int, content []byte, err error) {
-	for _, node := range c.Nodes {
-		status, content, err = c.ask(method, node+target, body)
-		if method != "GET" || err == nil && status != 503 {
+	first := c.first.Load()
+	for number := first; number < first+int64(len(c.Nodes)); number++ {
+		status, content, err = c.ask(method, c.Nodes[number%int64(len(c.Nodes))]+target, body)
+		if err == nil && status != 500 && status != 503 && status != 504 {
+			break
+		}
+		c.first.Store(number + 1)
+		var failed *net.OpError
+		isSent := status != 503 && !(errors.As(err, &failed) && failed.Op == "dial")
+		if isSent && method != "GET" {
 			break
 		}
 	}
@@ -55,11 +67,17 @@ func (c *Client) ask(method, url string, body []byte) (int, []byte, error) {
 	if !found {
 		success = 200
 	}
+	content, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return 0, nil, err
+	}
 	// A proxy, or another server, may answer 200 to anything.
 	namesVersion := answer.Header.Get("Kvorum-Version") != "" || !strings.Contains(url, "/v0/entity?")
-	if answer.StatusCode < 300 && (answer.StatusCode != success || !namesVersion) {
-		return 0, nil, errors.New(url + ": this is no Kvorum node")
+	var problem struct{ Type string }
+	isProblem := strings.HasPrefix(answer.Header.Get("Content-Type"), "application/problem+json") &&
+		json.Unmarshal(content, &problem) == nil && strings.HasPrefix(problem.Type, "urn:kvorum:problem:")
+	if !isProblem && (answer.StatusCode != success || !namesVersion) {
+		return 0, nil, fmt.Errorf("%s: this is no Kvorum node: status %d", url, answer.StatusCode)
 	}
-	content, err := io.ReadAll(answer.Body)
-	return answer.StatusCode, content, err
+	return answer.StatusCode, content, nil
 }

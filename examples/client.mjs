@@ -14,6 +14,7 @@ const SUCCESS = { PUT: 201, DELETE: 202 }; // Of other requests 200.
 export class Kvorum {
   constructor(...nodes) {
     this.nodes = nodes;
+    this.first = 0;
     this.headers = { "Content-Type": "application/x-ndjson" }; // Only a batch needs it.
     const token = process.env.KVORUM_TOKEN;
     if (token) this.headers.Authorization = `Bearer ${token}`;
@@ -23,25 +24,36 @@ export class Kvorum {
   delete(key, query) { return this.send("DELETE", entity(key, query)); }
   get(key, query) { return this.send("GET", entity(key, query)); } // Undefined: it has no value.
 
-  // Asks a node. A read goes on to the next one if it gets no answer, or 503. If a node has not
-  // done it, the error has its status and its problem, whose `replicas` say what became of it at
-  // each replica.
+  // Asks the node that answered last. If it fails, the next one is asked: always if nothing was
+  // done, for a read also otherwise. If a node has not done it, the error has its status and its
+  // problem, whose `replicas` say what became of it at each replica.
   async send(method, target, body) {
     let failed;
-    for (const node of method === "GET" ? this.nodes : this.nodes.slice(0, 1)) {
+    const first = this.first;
+    for (let number = first; number < first + this.nodes.length; number++) {
+      const node = this.nodes[number % this.nodes.length];
+      let isSent = true;
       try {
-        const signal = AbortSignal.timeout(15_000);
+        const signal = AbortSignal.timeout(5_000);
         const answer = await fetch(node + target, { method, body, headers: this.headers, signal });
         const content = Buffer.from(await answer.arrayBuffer());
         // A proxy, or another server, may answer 200 to anything.
         const namesVersion = answer.headers.has("kvorum-version") || !target.startsWith("/v0/entity?");
         if (answer.status === (SUCCESS[method] ?? 200) && namesVersion) return content;
-        if (answer.ok) throw new Error(`${node} is no Kvorum node`);
-        const problem = JSON.parse(content);
+        const isProblem = answer.headers.get("content-type")?.startsWith("application/problem+json");
+        const problem = isProblem ? JSON.parse(content) : {};
+        if (!problem.type?.startsWith("urn:kvorum:problem:"))
+          throw Object.assign(new Error(`${node} is no Kvorum node`), { status: answer.status });
         if (problem.type.endsWith(":no-such-entity")) return undefined;
         failed = Object.assign(new Error(`${answer.status}: ${content}`), { status: answer.status, problem });
-      } catch (error) { failed = error; }
-      if (failed.status && failed.status !== 503) break;
+        if (![500, 503, 504].includes(answer.status)) break;
+        isSent = answer.status !== 503;
+      } catch (error) {
+        failed = error;
+        isSent = !["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN"].includes(error.cause?.code);
+      }
+      this.first = number + 1;
+      if (isSent && method !== "GET") break;
     }
     throw failed;
   }

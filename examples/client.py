@@ -3,10 +3,11 @@
 kvorum = Kvorum("http://127.0.0.1:8080", "http://127.0.0.1:8081")
 kvorum.put(b"key", b"value", replicas="2/3", ttl=60)
 """
-import http.client, json, os
-from urllib import error, parse, request
+import contextlib, http.client, json, os
+from urllib import parse
 
 SUCCESS = {"PUT": 201, "DELETE": 202}  # Of other requests 200.
+CONNECTIONS = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
 
 class Failed(Exception):
     """The node did not do it. Its arguments are the status and the problem, whose `replicas` say
@@ -14,7 +15,7 @@ class Failed(Exception):
 
 class Kvorum:
     def __init__(self, *nodes):
-        self.nodes, self.opener = nodes, request.build_opener(request.ProxyHandler({}))
+        self.nodes, self.first = nodes, 0
         self.headers = {"Content-Type": "application/x-ndjson"}  # Only a batch needs it.
         if token := os.environ.get("KVORUM_TOKEN"):
             self.headers["Authorization"] = f"Bearer {token}"
@@ -30,24 +31,37 @@ class Kvorum:
         return self.send("GET", id=key, **query)
 
     def send(self, method, body=None, path="/v0/entity", **query):
-        """Asks a node. A read goes on to the next one if it gets no answer, or 503."""
-        for node in self.nodes if method == "GET" else self.nodes[:1]:
-            url = f"{node}{path}?{parse.urlencode(query)}"  # A key is bytes, which this escapes.
+        """Asks the node that answered last. If it fails, the next one is asked: always if nothing
+        was done, for a read also otherwise."""
+        target = f"{path}?{parse.urlencode(query)}"  # A key is bytes, which this escapes.
+        for number in range(self.first, self.first + len(self.nodes)):
+            node, is_sent = self.nodes[number % len(self.nodes)], False
             try:
-                asked = request.Request(url, body, self.headers, method=method)
-                answer = self.opener.open(asked, timeout=15)
+                url = parse.urlsplit(node)
+                with contextlib.closing(CONNECTIONS[url.scheme](url.netloc, timeout=1)) as connection:
+                    connection.connect()
+                    connection.sock.settimeout(5)
+                    is_sent = True
+                    connection.request(method, target, body, self.headers)
+                    answer = connection.getresponse()
+                    content = answer.read()
                 # A proxy, or another server, may answer 200 to anything.
                 names_version = "Kvorum-Version" in answer.headers or path != "/v0/entity"
-                if answer.status != SUCCESS.get(method, 200) or not names_version:
+                if answer.status == SUCCESS.get(method, 200) and names_version:
+                    return content
+                is_problem = answer.headers.get_content_type() == "application/problem+json"
+                problem = json.loads(content) if is_problem else {}
+                if not problem.get("type", "").startswith("urn:kvorum:problem:"):
                     raise Failed(answer.status, {"detail": f"{node} is no Kvorum node"})
-                return answer.read()
-            except error.HTTPError as refused:
-                problem = json.load(refused)
                 if problem["type"].endswith(":no-such-entity"):
                     return None
-                failed = Failed(refused.code, problem)
-                if refused.code != 503:
+                failed = Failed(answer.status, problem)
+                if answer.status not in (500, 503, 504):
                     break
-            except (OSError, http.client.HTTPException) as silence:
-                failed = silence
+                is_sent = answer.status != 503
+            except (OSError, ValueError, http.client.HTTPException, Failed) as failure:
+                failed = failure
+            self.first = number + 1
+            if is_sent and method != "GET":
+                break
         raise failed

@@ -15,16 +15,22 @@ class Use {
         Kvorum kvorum = new Kvorum(nodes);
         List<String> backwards = Arrays.asList(nodes.clone());
         Collections.reverse(backwards); // The node that may be stopped is asked first.
-        Kvorum other = new Kvorum(backwards.toArray(new String[0]));
+        String[] reversed = backwards.toArray(new String[0]);
+        String[] after = new String[nodes.length + 1];
+        System.arraycopy(nodes, 0, after, 1, nodes.length);
+        after[0] = System.getenv("OTHER_SERVER");
+        Kvorum behindOther = new Kvorum(after);
         byte[] key = "java €/+&%\0ÿ".getBytes(StandardCharsets.ISO_8859_1), none = new byte[0];
         byte[] value = "\0 is a byte, too".getBytes(StandardCharsets.UTF_8);
         String entity = Kvorum.entity(key);
-        expect(kvorum.send("PUT", entity + "&ttl=60", value).statusCode(), 201);
-        for (Kvorum client : List.of(kvorum, other)) {
+        expect(new Kvorum(reversed).send("PUT", entity + "&ttl=60", value).statusCode(), 201);
+        for (Kvorum client : List.of(kvorum, new Kvorum(reversed), behindOther)) {
             var read = client.send("GET", entity, none);
             expect(read.statusCode(), 200);
             expect(Arrays.equals(read.body(), value), true);
         }
+        // It stays with the node that answered the read.
+        expect(behindOther.send("PUT", entity, value).statusCode(), 201);
         expect(kvorum.send("DELETE", entity, none).statusCode(), 202);
         expect(kvorum.send("GET", entity, none).statusCode(), 404);
 
@@ -47,7 +53,7 @@ class Use {
                 another.send(method, entity, none);
                 throw new AssertionError("another server was taken for a node");
             } catch (IOException error) {
-                expect(error.getMessage().endsWith("is no Kvorum node"), true);
+                expect(error.getMessage().endsWith("is no Kvorum node: status 200"), true);
             }
         }
         var all = kvorum.send("PUT", entity + "&replicas=" + nodes.length + "/" + nodes.length, value);

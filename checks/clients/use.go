@@ -21,24 +21,29 @@ func expect(found, wanted any) {
 func main() {
 	nodes := os.Args[1:]
 	client := kvorum.Client{Nodes: nodes}
-	client.HTTP.Timeout = 15 * time.Second
-	// It asks the node first that may be stopped.
-	backwards := kvorum.Client{HTTP: client.HTTP}
+	client.HTTP.Timeout = 5 * time.Second
+	// They ask the node first that may be stopped.
+	reader, writer := kvorum.Client{HTTP: client.HTTP}, kvorum.Client{HTTP: client.HTTP}
 	for _, node := range nodes {
-		backwards.Nodes = append([]string{node}, backwards.Nodes...)
+		reader.Nodes = append([]string{node}, reader.Nodes...)
 	}
+	writer.Nodes = reader.Nodes
+	behindOther := kvorum.Client{Nodes: append([]string{os.Getenv("OTHER_SERVER")}, nodes...)}
 	send := func(client *kvorum.Client, method, target string, body []byte) (int, []byte) {
 		status, content, err := client.Send(method, target, body)
 		expect(err, nil)
 		return status, content
 	}
 	entity, value := kvorum.Entity("go €/+&%\x00\xff"), []byte("\x00 is a byte, too")
-	status, _ := send(&client, "PUT", entity+"&ttl=60", value)
+	status, _ := send(&writer, "PUT", entity+"&ttl=60", value)
 	expect(status, 201)
-	for _, client := range []*kvorum.Client{&client, &backwards} {
+	for _, client := range []*kvorum.Client{&client, &reader, &behindOther} {
 		status, found := send(client, "GET", entity, nil)
 		expect([]any{status, found}, []any{200, value})
 	}
+	// It stays with the node that answered the read.
+	status, _ = send(&behindOther, "PUT", entity, value)
+	expect(status, 201)
 	status, _ = send(&client, "DELETE", entity, nil)
 	expect(status, 202)
 	status, _ = send(&client, "GET", entity, nil)
@@ -61,7 +66,7 @@ func main() {
 	other := kvorum.Client{Nodes: []string{os.Getenv("OTHER_SERVER")}}
 	for _, method := range []string{"PUT", "GET", "DELETE"} {
 		_, _, err := other.Send(method, entity, nil)
-		expect(err != nil && strings.HasSuffix(err.Error(), "this is no Kvorum node"), true)
+		expect(err != nil && strings.HasSuffix(err.Error(), "this is no Kvorum node: status 200"), true)
 	}
 	all := fmt.Sprintf("&replicas=%d/%d", len(nodes), len(nodes))
 	if status, content := send(&client, "PUT", entity+all, value); status != 201 {

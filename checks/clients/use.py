@@ -6,15 +6,18 @@ from client import Failed, Kvorum
 nodes = sys.argv[2:]
 kvorum, all_of = Kvorum(*nodes), f"{len(nodes)}/{len(nodes)}"
 backwards = Kvorum(*nodes[::-1])  # It asks the node first that may be stopped.
+behind_other = Kvorum(os.environ["OTHER_SERVER"], *nodes)
 
 def expect(found, wanted):
     if found != wanted:
         sys.exit(f"expected {wanted}, but it is {found}")
 
 key, value = b"python \xe2\x82\xac/+&%\x00\xff", b"\x00 is a byte, too"
-kvorum.put(key, value, ttl=60)
+backwards.put(key, value, ttl=60)
 expect(kvorum.get(key), value)
-expect(backwards.get(key), value)
+expect(Kvorum(*nodes[::-1]).get(key), value)
+expect(behind_other.get(key), value)
+behind_other.put(key, value)  # It stays with the node that answered the read.
 kvorum.delete(key)
 expect(kvorum.get(key), None)
 operations = [{"op": "put", "key": "python", "value": "1"}, {"op": "get", "key": "python"},

@@ -15,7 +15,7 @@ import java.util.List;
 /** Asks one of its nodes. */
 class Kvorum {
     private final HttpClient http = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1)
-        .connectTimeout(Duration.ofSeconds(1)).build();
+        .connectTimeout(Duration.ofSeconds(3)).build();
     private final String token = System.getenv("KVORUM_TOKEN");
     private final String[] nodes;
     private volatile int first;

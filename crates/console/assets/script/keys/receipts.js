@@ -21,6 +21,7 @@ const OUTCOMES = {
     "warn",
     "has a store that does not count, because it is new or may have lost acknowledged writes",
   ],
+  undecided: ["warn", "does not know yet whether a full repair allows to repair so old a version: try again later"],
   obsolete: ["bad", "refused the write for good, because the write is too old. Retry it: it gets a new timestamp"],
 };
 

@@ -343,6 +343,7 @@ fn outcomes_are_those_of_receipts() {
         Fate::Missed(Miss::Full),
         Fate::Missed(Miss::Failed),
         Fate::Missed(Miss::Learner),
+        Fate::Missed(Miss::Undecided),
     ]
     .map(Fate::word)
     .into_iter()

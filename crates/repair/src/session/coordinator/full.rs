@@ -754,9 +754,12 @@ impl FullSession {
         if !is_idle {
             environment.store_side.set_held_back(held_back);
         }
-        let counted = |node: NodeId| match machine.takes_part(node) {
-            true => self.attempt.single_copies.get(&node).copied().unwrap_or(0),
-            false => u64::MAX,
+        let counted = |node: NodeId| {
+            if machine.takes_part(node) {
+                self.attempt.single_copies.get(&node).copied().unwrap_or(0)
+            } else {
+                u64::MAX
+            }
         };
         let single_copies: Vec<u64> = members.ids().map(counted).collect();
         let outcome = |node| RepairRequest::Outcome {
@@ -805,12 +808,12 @@ impl FullSession {
 fn events_of(answers: Vec<Lost>) -> Vec<SessionEvent> {
     let answers = answers.into_iter();
     answers
-        .map(|(node, answer)| event_of(node, answer))
+        .map(|(node, answer)| event_of(node, answer.as_ref()))
         .collect()
 }
 
-fn event_of(node: NodeId, answer: Option<RepairAnswer>) -> SessionEvent {
-    let answer = match answer {
+fn event_of(node: NodeId, answer: Option<&RepairAnswer>) -> SessionEvent {
+    let answer = match answer.cloned() {
         Some(RepairAnswer::Begun {
             gc_threshold,
             closed,

@@ -7,6 +7,7 @@
 //! one that took no part; then another session begins.
 
 use super::Ended;
+use super::answers::events_of;
 use super::comparing::{ComparedRange, Lost};
 use super::held_back::{BegunStore, Raising};
 use crate::session::checkpoint::Checkpoint;
@@ -207,74 +208,6 @@ impl RepairWorker {
         let mut nodes = nodes.iter();
         own.session == checkpoint.token.session
             && nodes.all(|node| checkpoint.taking_part.contains_key(node))
-    }
-
-    /// Ends a session that was cut short, so that another one may begin.
-    async fn abandon(self: &Rc<Self>, checkpoint: &Checkpoint) {
-        let own = self.sessions.environment.store_side.record().token;
-        let is_known = own.session == checkpoint.token.session;
-        let known = if is_known { own } else { checkpoint.token };
-        self.release(checkpoint.token.max(known)).await;
-    }
-
-    /// Has stores leave a session of this node that is over, of which this is the last attempt that
-    /// they know. Whether that has raised the GC threshold may not be known any more; that a further
-    /// one has not is.
-    async fn release(self: &Rc<Self>, last: Token) {
-        let environment = &self.sessions.environment;
-        let token = last.next_attempt();
-        let begin = |_| RepairRequest::Begin {
-            session: SessionId::Full(token),
-            members: environment.members.names_hash(),
-        };
-        // Whoever takes no part in it refuses.
-        let _answers = self.ask_all(self.nodes_up(), begin).await;
-        self.tell_over(token, self.nodes_up()).await;
-    }
-
-    /// Tells nodes that come back how the sessions of this node have ended. Until they hear it
-    /// they begin no other one.
-    pub(in crate::session) async fn tell_untold(self: &Rc<Self>) {
-        let untold = &self.sessions.untold;
-        let Some((over, nodes)) = untold.last() else {
-            return;
-        };
-        let up = nodes.into_iter().filter(|node| self.is_up(*node));
-        let answers = self.tell_outcome(over.token, over.gc_threshold, up);
-        for (node, answer) in answers.await {
-            match answer {
-                None | Some(RepairAnswer::Failed) => continue,
-                Some(RepairAnswer::Refused { greatest }) => {
-                    // It has begun another one.
-                    if let Some(gc_threshold) = untold.outcome_of(greatest) {
-                        self.tell_outcome(greatest, gc_threshold, [node]).await;
-                    }
-                }
-                Some(_) => {}
-            }
-            untold.told(node);
-        }
-    }
-
-    /// Tells nodes that a session is over, and has shown nothing.
-    async fn tell_over(self: &Rc<Self>, token: Token, nodes: Vec<NodeId>) {
-        // Whoever does not hear it waits until the session is idle.
-        let _answers = self.tell_outcome(token, Timestamp::ZERO, nodes).await;
-    }
-
-    async fn tell_outcome(
-        self: &Rc<Self>,
-        token: Token,
-        gc_threshold: Timestamp,
-        nodes: impl IntoIterator<Item = NodeId>,
-    ) -> Vec<Lost> {
-        let outcome = |_| RepairRequest::Outcome {
-            session: SessionId::Full(token),
-            gc_threshold,
-            single_copies: Vec::new(),
-            equal_with: Vec::new(),
-        };
-        self.ask_all(nodes, outcome).await
     }
 }
 
@@ -802,35 +735,4 @@ impl FullSession {
     fn now(&self) -> Duration {
         self.worker.sessions.environment.clock.monotonic()
     }
-}
-
-/// What the answers of nodes mean to a session.
-fn events_of(answers: Vec<Lost>) -> Vec<SessionEvent> {
-    let answers = answers.into_iter();
-    answers
-        .map(|(node, answer)| event_of(node, answer.as_ref()))
-        .collect()
-}
-
-fn event_of(node: NodeId, answer: Option<&RepairAnswer>) -> SessionEvent {
-    let answer = match answer.cloned() {
-        Some(RepairAnswer::Begun {
-            gc_threshold,
-            closed,
-            latest,
-            may_raise,
-            ..
-        }) => SessionAnswer::Begun {
-            gc_threshold,
-            closed,
-            latest,
-            may_raise,
-        },
-        Some(RepairAnswer::Closed(closed)) => SessionAnswer::Closed(closed),
-        Some(RepairAnswer::Finished { may_raise }) => SessionAnswer::Finished { may_raise },
-        Some(RepairAnswer::Done) => SessionAnswer::Done,
-        Some(RepairAnswer::Refused { greatest }) => SessionAnswer::Refused { greatest },
-        _ => return SessionEvent::Missed { node },
-    };
-    SessionEvent::Answered { node, answer }
 }

@@ -14,7 +14,7 @@ function leadOf(status) {
     counting === majority
       ? `no ${more}node may fail`
       : `${counted(counting - majority, `${more}node`)} may fail`;
-  const nodes = up.length === all ? `All ${all} nodes are up` : `${up.length} of ${all} nodes are up`;
+  const nodes = up.length === all ? `All ${all} nodes are up` : `${up.length} of ${all} nodes ${up.length === 1 ? "is" : "are"} up`;
   const need = `${isEnough ? " and" : " but"} ${majority} of ${all} must answer a request by default`;
   const then = isEnough ? `: ${spare}.` : ": such requests fail.";
   return h("p", { class: isEnough ? "lead" : "lead bad" }, `${nodes},${need}${then}`);

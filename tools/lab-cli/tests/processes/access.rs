@@ -1,9 +1,8 @@
 //! `kvorum-lab load` with and without a token.
 
 use crate::kvorum_lab;
-use crate::support::{
-    HttpConnection, Process, free_port, kvorum, local, run_to_end, serve, wait_until,
-};
+use crate::support::{Process, free_port, kvorum, local, run_to_end, serve, wait_until};
+use http_testing::Connection;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Output;
@@ -28,8 +27,8 @@ fn a_load_shows_its_token_to_nodes_and_prints_it_nowhere() {
     let _node = Process::spawn(node.args(["--tokens-file", &tokens]));
     // The status needs a token, and health needs none.
     wait_until("the node to be ready", || {
-        let mut connection = HttpConnection::open(local(port)).ok()?;
-        let answer = connection.exchange("GET", "/health/ready", b"").ok()?;
+        let mut connection = Connection::connect(local(port)).ok()?;
+        let answer = connection.request("GET", "/health/ready", "", b"").ok()?;
         (answer.status == 200).then_some(())
     });
     let url = format!("http://127.0.0.1:{port}");

@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::de::{DeserializeSeed, Error, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
+use serde_json::error::Category;
 use std::borrow::Cow;
 use std::fmt;
 
@@ -66,10 +67,23 @@ impl<'a> Fields<'a> {
 
 /// What is wrong with the JSON of a line. Serde counts lines, too, but sees only this one.
 fn shown(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    let place = format!(" at line {} column {}", error.line(), error.column());
-    let what = text.strip_suffix(&place).unwrap_or(&text);
-    format!("{what} at column {}", error.column())
+    let column = error.column();
+    match error.classify() {
+        Category::Eof => "it is not a line of JSON: it ends too early".to_owned(),
+        Category::Syntax | Category::Io => {
+            format!("it is not a line of JSON: see column {column}")
+        }
+        Category::Data => {
+            let text = error.to_string();
+            let place = format!(" at line {} column {column}", error.line());
+            let what = text.strip_suffix(&place).unwrap_or(&text);
+            // Of another type serde says what came, and then what the visitor expects: a sentence.
+            let what = what
+                .split_once(", expected ")
+                .map_or(what, |(_, what)| what);
+            format!("{what} (column {column})")
+        }
+    }
 }
 
 /// The bytes of a field that is given as text or in base64.
@@ -111,7 +125,7 @@ impl<'de> Visitor<'de> for FieldsOf {
     type Value = Fields<'de>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("an object")
+        formatter.write_str("it has to be an object")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
@@ -120,102 +134,127 @@ impl<'de> Visitor<'de> for FieldsOf {
         while let Some(Text(name)) = map.next_key()? {
             let known = self.0.iter().enumerate().find(|(_, known)| **known == name);
             let Some((index, known)) = known else {
-                let is_shown = name.len() <= NAME_BYTES_SHOWN_MAX;
-                let shown = if is_shown { &*name } else { "…" };
-                return Err(A::Error::unknown_field(shown, self.0));
+                return Err(A::Error::custom(unknown(&name, self.0)));
             };
             if seen & 1 << index != 0 {
-                return Err(A::Error::duplicate_field(known));
+                return Err(A::Error::custom(format_args!(
+                    "it has `{known}` twice: give it once"
+                )));
             }
             seen |= 1 << index;
+            let (text, number) = (TextOf(known), NumberOf(known));
             match *known {
-                "op" => fields.op = Some(map.next_value::<Text<'_>>()?.0),
-                "key" => fields.key = text_of(&mut map)?,
-                "key_base64" => fields.key_base64 = text_of(&mut map)?,
-                "value" => fields.value = text_of(&mut map)?,
-                "value_base64" => fields.value_base64 = text_of(&mut map)?,
-                "version" => {
-                    let version = map.next_value::<Option<NumberOrText<'_>>>()?;
-                    fields.version = version.map(|NumberOrText(text)| text);
-                }
-                "ttl" => {
-                    let number = map.next_value::<Option<Number>>()?;
-                    fields.ttl = number.map(|Number(number)| number);
-                }
-                "prefix" => fields.prefix = text_of(&mut map)?,
-                "prefix_base64" => fields.prefix_base64 = text_of(&mut map)?,
-                _ => fields.expires = text_of(&mut map)?,
+                "op" => fields.op = map.next_value_seed(text)?,
+                "key" => fields.key = map.next_value_seed(text)?,
+                "key_base64" => fields.key_base64 = map.next_value_seed(text)?,
+                "value" => fields.value = map.next_value_seed(text)?,
+                "value_base64" => fields.value_base64 = map.next_value_seed(text)?,
+                "version" => fields.version = map.next_value_seed(NumberOrTextOf(known))?,
+                "ttl" => fields.ttl = map.next_value_seed(number)?,
+                "prefix" => fields.prefix = map.next_value_seed(text)?,
+                "prefix_base64" => fields.prefix_base64 = map.next_value_seed(text)?,
+                _ => fields.expires = map.next_value_seed(text)?,
             }
         }
         if fields.op.is_none() && self.0.contains(&"op") {
-            return Err(A::Error::missing_field("op"));
+            return Err(A::Error::custom("it has no `op`: give put, get or delete"));
         }
         Ok(fields)
     }
 }
 
-/// Takes a text, which may be `null`.
-fn text_of<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Option<Cow<'de, str>>, A::Error> {
-    let text = map.next_value::<Option<Text<'_>>>()?;
-    Ok(text.map(|Text(text)| text))
+/// What is said of a field that has none of the `names`.
+fn unknown(name: &str, names: &[&str]) -> String {
+    if name == "ttl" {
+        return "`ttl` is for a batch: give the time itself in `expires`".to_owned();
+    }
+    let shown = if name.len() <= NAME_BYTES_SHOWN_MAX {
+        name
+    } else {
+        "…"
+    };
+    format!(
+        "`{shown}` is no field of it: it may have {}",
+        names.join(", ")
+    )
 }
 
-/// A string that is borrowed from the line unless it has escapes. (Serde copies the
-/// strings of an optional `Cow`.)
+/// The name of a field: a string that is borrowed from the line unless it has escapes. (Serde
+/// copies the strings of an optional `Cow`.)
 struct Text<'a>(Cow<'a, str>);
-
-/// A number without a sign.
-struct Number(u64);
-
-/// A number without a sign, as such or as a string.
-struct NumberOrText<'a>(Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(TextVisitor).map(Text)
+        let text = deserializer.deserialize_str(TextOf("a name"))?;
+        Ok(Self(text.unwrap_or_default()))
     }
 }
 
-struct TextVisitor;
+/// Reads the text of the field of this name, which may be `null`; it is borrowed from the line
+/// unless it has escapes.
+struct TextOf<'a>(&'a str);
 
-impl<'de> Visitor<'de> for TextVisitor {
-    type Value = Cow<'de, str>;
+impl<'de> DeserializeSeed<'de> for TextOf<'_> {
+    type Value = Option<Cow<'de, str>>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_option(self)
+    }
+}
+
+impl<'de> Visitor<'de> for TextOf<'_> {
+    type Value = Option<Cow<'de, str>>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a string")
+        write!(formatter, "`{}` has to be a string", self.0)
+    }
+
+    fn visit_none<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
     }
 
     fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Cow::Borrowed(text))
+        Ok(Some(Cow::Borrowed(text)))
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Cow::Owned(text.to_owned()))
+        Ok(Some(Cow::Owned(text.to_owned())))
     }
 
     fn visit_string<E: Error>(self, text: String) -> Result<Self::Value, E> {
-        Ok(Cow::Owned(text))
+        Ok(Some(Cow::Owned(text)))
     }
 }
 
-impl<'de> Deserialize<'de> for Number {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+/// Reads the number without a sign of the field of this name, which may be `null`.
+struct NumberOf<'a>(&'a str);
+
+impl<'de> DeserializeSeed<'de> for NumberOf<'_> {
+    type Value = Option<u64>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         // Who asks for a number alone gets an error with all of a string that comes instead.
-        deserializer.deserialize_any(NumberVisitor)
+        deserializer.deserialize_any(self)
     }
 }
 
-struct NumberVisitor;
-
-impl Visitor<'_> for NumberVisitor {
-    type Value = Number;
+impl Visitor<'_> for NumberOf<'_> {
+    type Value = Option<u64>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("u64")
+        write!(formatter, "`{}` has to be a whole number", self.0)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
     }
 
     fn visit_u64<E>(self, number: u64) -> Result<Self::Value, E> {
-        Ok(Number(number))
+        Ok(Some(number))
     }
 
     fn visit_str<E: Error>(self, _: &str) -> Result<Self::Value, E> {
@@ -223,32 +262,38 @@ impl Visitor<'_> for NumberVisitor {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for NumberOrText<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer
-            .deserialize_any(NumberOrTextVisitor)
-            .map(NumberOrText)
+/// Reads the number without a sign, as such or as a string, of the field of this name, which may
+/// be `null`.
+struct NumberOrTextOf<'a>(&'a str);
+
+impl<'de> DeserializeSeed<'de> for NumberOrTextOf<'_> {
+    type Value = Option<Cow<'de, str>>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_any(self)
     }
 }
 
-struct NumberOrTextVisitor;
-
-impl<'de> Visitor<'de> for NumberOrTextVisitor {
-    type Value = Cow<'de, str>;
+impl<'de> Visitor<'de> for NumberOrTextOf<'_> {
+    type Value = Option<Cow<'de, str>>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a number in a string")
+        write!(formatter, "`{}` has to be a number in a string", self.0)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
     }
 
     fn visit_u64<E>(self, number: u64) -> Result<Self::Value, E> {
-        Ok(number.to_string().into())
+        Ok(Some(number.to_string().into()))
     }
 
     fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Cow::Borrowed(text))
+        Ok(Some(Cow::Borrowed(text)))
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Cow::Owned(text.to_owned()))
+        Ok(Some(Cow::Owned(text.to_owned())))
     }
 }

@@ -308,10 +308,11 @@ mod tests {
     fn a_wrong_line_says_what_is_wrong() {
         let long = format!(r#"{{"key":"{}","value":""}}"#, "k".repeat(4097));
         for (line, word) in [
-            ("", "EOF"),
-            ("{", "column 1"),
-            (r#"{"key":"k","value":"v""#, "EOF"),
+            ("", "not a line of JSON: it ends too early"),
+            ("{x", "not a line of JSON: see column 2"),
+            (r#"{"key":"k","value":"v""#, "ends too early"),
             (r#"{"value":"v"}"#, "no key"),
+            (r#"{"key":null,"value":"v"}"#, "no key"),
             (r#" ["k",null,"v",null,null,null]"#, "array"),
             (r#"{"key":"","value":"v"}"#, "empty"),
             (&long, "4097 bytes"),
@@ -320,8 +321,11 @@ mod tests {
                 "give one of them",
             ),
             (r#"{"key":"k","value_base64":"aw"}"#, "base64"),
-            (r#"{"key":"k","value":"v","ttl":5}"#, "ttl"),
-            (r#"{"key":"k","value":"v","value":"w"}"#, "duplicate"),
+            (
+                r#"{"key":"k","value":"v","ttl":5}"#,
+                "give the time itself in `expires`",
+            ),
+            (r#"{"key":"k","value":"v","value":"w"}"#, "`value` twice"),
             (r#"{"key":"k","value":"v","expires":"soon"}"#, "RFC 3339"),
             (
                 r#"{"key":"k","value":"v","expires":"2026-11-22T16:00:00"}"#,
@@ -335,7 +339,10 @@ mod tests {
                 r#"{"key":"k","value":"v","expires":"2026-11-22T16:00:00+25:00"}"#,
                 "RFC 3339",
             ),
-            (r#"{"key":"k","value":5}"#, "string"),
+            (
+                r#"{"key":"k","value":5}"#,
+                "`value` has to be a string (column 20)",
+            ),
         ] {
             let problem = Entity::parse(line.as_bytes()).unwrap_err();
             assert!(problem.contains(word), "{line}: {problem}");

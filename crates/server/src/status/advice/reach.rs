@@ -133,8 +133,21 @@ fn of_silent(view: View<'_>, node: &ClusterNode, refusing: &Refusing<'_>) -> Opt
             return Some(Advice::of_node(Severity::Warn, name, what, remedy, SILENT));
         }
     }
-    // It has just been started, or there is a better reason.
-    if is_connecting || view.runs(name) || refusing.has_pair(pair(view.own, name)) {
+    // There is a better reason.
+    if refusing.has_pair(pair(view.own, name)) {
+        return None;
+    }
+    let hints = match hints_for(view.nodes, name) {
+        0 => String::new(),
+        hints => format!(", and {} for it", waiting(hints)),
+    };
+    if is_connecting {
+        let what = format!("it has just been started, or this node has{hints}");
+        let remedy = "Ask again in some seconds";
+        return Some(Advice::of_node(Severity::Note, name, what, remedy, SILENT));
+    }
+    // Others reach it: what is wrong is between the two.
+    if view.runs(name) {
         return None;
     }
     let members = view.statuses();
@@ -148,10 +161,7 @@ fn of_silent(view: View<'_>, node: &ClusterNode, refusing: &Refusing<'_>) -> Opt
         (_, Some((down, _))) => format!("it has been unreachable for {}", span(down)),
         _ => "it is unreachable".to_owned(),
     };
-    let hints = hints_for(view.nodes, name);
-    if hints > 0 {
-        what += &format!(", and {} for it", waiting(hints));
-    }
+    what += &hints;
     if let Some((down, kept)) = longest
         && down > kept
     {

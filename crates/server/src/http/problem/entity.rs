@@ -77,7 +77,8 @@ impl Problem {
                  a retry creates a newer version"
             ),
             None => format!(
-                "{acks} of {ack} required replicas answered: try again, or with a smaller ack"
+                "{acks} of {ack} required replicas answered: try again; a smaller ack may miss \
+                 what was acknowledged"
             ),
         };
         Self::new(&NOT_ENOUGH_REPLICAS, detail).with_receipt(receipt, replicas)

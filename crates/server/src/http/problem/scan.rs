@@ -20,7 +20,8 @@ impl Problem {
         let mut problem = Self::new(
             &TOO_FEW_NODES,
             "more nodes are missing than ack and from allow, so the scan could miss acknowledged \
-             writes: try again, or use a smaller ack. `replicas` says what happened at each node",
+             writes: try again; a smaller ack may miss them. The receipt says what happened at \
+             each node",
         );
         problem.receipt = Some(Box::new(receipt));
         problem

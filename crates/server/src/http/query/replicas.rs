@@ -49,9 +49,10 @@ impl ReplicaParameters {
                 "is another spelling of ack and from: give one or the other",
             ));
         }
-        replicas_of(Some(ack), Some(from), rules).map_err(|error| {
-            let detail = format!("is out of range: {}", error.detail);
-            ParameterError::new("replicas", detail)
+        replicas_of(Some(ack), Some(from), rules).map_err(|error| ParameterError {
+            // Its text names the part of the pair.
+            parameter: "replicas".to_owned(),
+            ..error
         })
     }
 }

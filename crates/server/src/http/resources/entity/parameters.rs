@@ -56,6 +56,12 @@ pub(crate) fn read(
 }
 
 fn ttl_of(value: &[u8]) -> Result<u64, ParameterError> {
+    if !value.iter().all(u8::is_ascii_digit) {
+        return Err(ParameterError::new(
+            "ttl",
+            "is not a whole number of seconds: give 300 for 5 minutes",
+        ));
+    }
     match number_of("ttl", value)? {
         0 => Err(ParameterError::new(
             "ttl",
@@ -155,6 +161,13 @@ mod tests {
         assert_eq!(read(None, true, ALONE).unwrap_err().parameter, "id");
         let error = read(Some("id=a&ttl=5"), false, ALONE).unwrap_err();
         assert_eq!(error.parameter, "ttl");
+        for (query, detail) in [
+            ("id=a&ttl=5m", "`ttl` is not a whole number of seconds"),
+            ("id=a&replicas=2/1", "`ack` is out of range: give 1"),
+        ] {
+            let error = read(Some(query), true, ALONE).unwrap_err();
+            assert!(error.detail.starts_with(detail), "{}", error.detail);
+        }
     }
 
     #[test]

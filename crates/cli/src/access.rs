@@ -50,6 +50,19 @@ fn variable(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
 }
 
+/// What is said of the variable that names nodes in place of the current context, if it is set.
+pub fn winning_variable() -> Option<String> {
+    let named = [CONTEXT_VARIABLE, URL_VARIABLE]
+        .into_iter()
+        .find_map(|name| Some((name, variable(name)?)));
+    named.map(|(name, value)| {
+        format!(
+            "{name} is set, so commands use {} and not the current context",
+            value.to_string_lossy()
+        )
+    })
+}
+
 /// The options of all commands that speak with nodes.
 ///
 /// A context is whole: if one is used, the variables for authorities and tokens are not read, and

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::text::report_line;
 use crate::values::url;
 use clap::{Args, Subcommand};
-use cli::access::TrustOptions;
+use cli::access::{self, TrustOptions};
 use cli::contexts::{self, Contexts};
 use cluster::NodeUrl;
 use units::{Columns, lines_of};
@@ -76,12 +76,22 @@ pub(crate) fn run(command: &ContextCommand) -> Result<(), Failure> {
     let mut contexts = Contexts::read()?;
     let done = match command {
         ContextCommand::List(options) if options.json => return print_json(&contexts),
-        ContextCommand::List(_) => return print_lines(lines(&contexts)),
+        ContextCommand::List(_) => {
+            print_lines(lines(&contexts))?;
+            if contexts.context.is_empty() {
+                report_line("no context is saved: 'kvorum context add' saves one");
+            }
+            access::winning_variable().inspect(|line| report_line(line));
+            return Ok(());
+        }
         ContextCommand::Add(options) => add(&mut contexts, options)?,
         ContextCommand::Use(NameOption { name }) => {
             contexts.get(name)?;
             contexts.current = Some(name.clone());
-            format!("{name} is the current context")
+            match access::winning_variable() {
+                Some(line) => format!("{name} is the current context, but {line}"),
+                None => format!("{name} is the current context"),
+            }
         }
         ContextCommand::Remove(NameOption { name }) => remove(&mut contexts, name)?,
     };

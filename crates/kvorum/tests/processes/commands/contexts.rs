@@ -56,6 +56,18 @@ fn a_saved_cluster_is_asked_unless_another_is_named() {
             0,
             "live is the current context",
         ),
+        (
+            &["context", "use", "live"],
+            &[("KVORUM_URL", down)],
+            0,
+            "live is the current context, but KVORUM_URL is set",
+        ),
+        (
+            &["context", "list"],
+            &[("KVORUM_CONTEXT", "gone")],
+            0,
+            "commands use gone and not the current context",
+        ),
         (&["get", "k"], &[], 0, ""),
         // The token of the environment is for other clusters than that of a context.
         (&["get", "k"], &[("KVORUM_TOKEN", "no token")], 0, ""),

@@ -106,6 +106,9 @@ impl Failure {
         if begins_with_dash {
             line.push_str("; no option takes a negative value");
         }
+        if text.contains("unrecognized subcommand 'set'") {
+            line.push_str("; 'put' gives a key a value");
+        }
         // What has no tip gets a pointer to `--help`.
         let lists = match error.kind() {
             ErrorKind::UnknownArgument => Some("the options"),

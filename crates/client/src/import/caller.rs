@@ -55,6 +55,16 @@ pub struct Waiting {
     pub problem: String,
 }
 
+impl Waiting {
+    /// The lines as the beginning of a sentence.
+    pub fn lines(&self) -> String {
+        match self.more {
+            0 => format!("line {} is", self.line),
+            more => format!("line {} and {more} more are", self.line),
+        }
+    }
+}
+
 /// A line that is not stored, and never will be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineFailure {
@@ -99,8 +109,8 @@ pub enum ImportError {
     Refused(Error),
     /// No node has stored a line of a batch for too long.
     #[error(
-        "line {} and {} more lines are not stored after {} s: {}",
-        .0.line, .0.more, .0.waited.as_secs(), .0.problem
+        "{} not stored after {} s: {}",
+        .0.lines(), .0.waited.as_secs(), .0.problem
     )]
     GaveUp(Waiting),
     /// The observer cannot keep the position.

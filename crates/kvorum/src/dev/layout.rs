@@ -70,6 +70,13 @@ pub(super) struct NodeLayout {
 }
 
 impl ClusterLayout {
+    /// The command that does `what` to the node of this name.
+    pub(super) fn command(&self, what: &str, name: &str) -> String {
+        let number = name.trim_start_matches("node-");
+        let data = DevOptions::data_option(&self.data);
+        format!("kvorum dev {what} {number}{data}")
+    }
+
     /// Lays out the cluster and parses the options of each node as its process
     /// will. So one process reports a wrong option, in one line.
     ///

@@ -315,12 +315,18 @@ impl<'a> SupervisedNode<'a> {
                     process.signal(Signal::KILL);
                     process.end().await;
                 }
-                let line = format!("{name} is stopped until 'kvorum dev start'");
+                let line = format!(
+                    "{name} is stopped until '{}'",
+                    self.cluster.command("start", name)
+                );
                 self.state = ProcessState::Stopped;
                 Ok(line)
             }
             (NodeAction::Stop, ProcessState::Pausing { .. }) => {
-                let line = format!("{name} stays stopped until 'kvorum dev start'");
+                let line = format!(
+                    "{name} stays stopped until '{}'",
+                    self.cluster.command("start", name)
+                );
                 self.state = ProcessState::Stopped;
                 Ok(line)
             }
@@ -335,7 +341,10 @@ impl<'a> SupervisedNode<'a> {
             (NodeAction::Freeze, ProcessState::Running(process)) => {
                 process.is_frozen = true;
                 process.signal(Signal::STOP);
-                Ok(format!("{name} is frozen until 'kvorum dev thaw'"))
+                Ok(format!(
+                    "{name} is frozen until '{}'",
+                    self.cluster.command("thaw", name)
+                ))
             }
             (NodeAction::Thaw, ProcessState::Running(process)) if process.is_frozen => {
                 process.is_frozen = false;

@@ -294,12 +294,9 @@ impl Keeper {
 
 /// What is said while lines are sent again.
 fn line_of_waiting(waiting: &Waiting) -> String {
-    let lines = match waiting.more {
-        0 => format!("line {} is", waiting.line),
-        more => format!("line {} and {more} more lines are", waiting.line),
-    };
     format!(
-        "{lines} not stored after {} s, and sent again: {}",
+        "{} not stored after {} s, and sent again: {}",
+        waiting.lines(),
         waiting.waited.as_secs(),
         waiting.problem
     )
@@ -309,10 +306,7 @@ fn line_of_waiting(waiting: &Waiting) -> String {
 fn failure_of_import(error: &ImportError, file: Option<&PositionFile>) -> Failure {
     let line = error.to_string();
     let (failure, repair) = match error {
-        ImportError::Line(_) => (
-            Failure::other(line),
-            "correct the line, or skip such lines with --keep-going",
-        ),
+        ImportError::Line(_) => (Failure::other(line), "correct the line"),
         ImportError::OtherInput(_) => {
             let name = file.map(|file| file.path().display().to_string());
             let name = name.unwrap_or_default();
@@ -324,15 +318,17 @@ fn failure_of_import(error: &ImportError, file: Option<&PositionFile>) -> Failur
         ImportError::GaveUp(_) => (Failure::unavailable(line), "repair that"),
         ImportError::Input(_) | ImportError::Observer(_) => (Failure::other(line), "repair that"),
     };
-    match file {
-        Some(_) => failure.with_more(&format!(
-            "the import is incomplete: {repair}, and run the same command with --resume"
-        )),
-        None => failure.with_more(&format!(
-            "the import is incomplete: {repair}, and run the same command again, which stores \
-             the same again"
-        )),
-    }
+    let (again, skipping) = match file {
+        Some(_) => ("with --resume", "--resume --keep-going"),
+        None => ("again, which stores the same again", "--keep-going"),
+    };
+    let or_skip = match error {
+        ImportError::Line(_) => format!("; to skip such lines run it with {skipping}"),
+        _ => String::new(),
+    };
+    failure.with_more(&format!(
+        "the import is incomplete: {repair}, and run the same command {again}{or_skip}"
+    ))
 }
 
 #[cfg(test)]
@@ -359,22 +355,23 @@ mod tests {
         };
         assert_eq!(
             line_of_waiting(&waiting),
-            "line 7 and 2 more lines are not stored after 60 s, and sent again: p"
+            "line 7 and 2 more are not stored after 60 s, and sent again: p"
         );
         let gave_up = ImportError::GaveUp(waiting);
         for (error, code, word) in [
-            (ImportError::Line(line), 4, "line 7: it has no key"),
+            (ImportError::Line(line.clone()), 4, "line 7: it has no key"),
+            (
+                ImportError::Line(line),
+                4,
+                "to skip such lines run it with --resume --keep-going",
+            ),
             (
                 ImportError::OtherInput(Position::default()),
                 2,
                 "f.position",
             ),
             (ImportError::Refused(refused), 3, "start the node"),
-            (
-                gave_up,
-                3,
-                "line 7 and 2 more lines are not stored after 60 s: p",
-            ),
+            (gave_up, 3, "line 7 and 2 more are not stored after 60 s: p"),
             (
                 ImportError::Input(io::ErrorKind::NotFound.into()),
                 4,

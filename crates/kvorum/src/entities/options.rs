@@ -37,7 +37,8 @@ pub(super) struct NodeOptions {
     /// How long a node may be silent [default: 15s; 60s for scan and export; 1h for --count]
     #[arg(long, value_parser = span(TIMEOUTS), value_name = "TIME", help_heading = "Nodes")]
     timeout: Option<TimeSpan>,
-    /// How often to ask all nodes again after each has failed
+    /// How often to ask all nodes again after each has failed; for lines that too few replicas store,
+    /// import and delete --prefix wait as long as --patience says instead
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = count(0..=1000_u32),
         help_heading = "Nodes")]
     retries: u32,

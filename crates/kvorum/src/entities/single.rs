@@ -19,7 +19,7 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use units::{Columns, lines_of};
+use units::{Columns, counted, lines_of};
 
 /// The longest value, in bytes: the greatest that a node can be configured to take.
 const VALUE_BYTES_MAX: u64 = 1 << 30;
@@ -320,13 +320,16 @@ fn held_text(replica: &KeyReplica) -> String {
     let mut text = match (&replica.kind, &replica.version) {
         (Some(kind), Some(version)) => {
             let bytes = replica.value_bytes;
-            let bytes = bytes.map_or_else(String::new, |bytes| format!(" of {bytes} bytes"));
+            let bytes = bytes.map_or_else(String::new, |bytes| {
+                format!(" of {}", counted(bytes, "byte"))
+            });
             format!("{kind}{bytes}, version {version}")
         }
         _ => "nothing".to_owned(),
     };
     if let Some(copies) = replica.copies {
-        text += &format!(", for {copies} replicas");
+        let replicas = if copies == 1 { "replica" } else { "replicas" };
+        text += &format!(", for {copies} {replicas}");
     }
     if let Some(expires) = &replica.expires {
         text += &format!(", expires {expires}");

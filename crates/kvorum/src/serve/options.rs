@@ -340,7 +340,10 @@ impl ServeOptions {
         let pair = Replicas::new(ack, from).ok_or_else(|| {
             OptionError::new(
                 "ack",
-                format!("a key has {from} replicas: give at most {from}"),
+                format!(
+                    "a key has {}: give at most {from}",
+                    units::counted(from.into(), "replica")
+                ),
             )
         })?;
         Ok(Some(pair))

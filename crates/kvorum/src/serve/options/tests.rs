@@ -215,7 +215,7 @@ fn a_contradiction_names_its_option() {
             "from",
             "number of nodes",
         ),
-        (&["--ack", "2"], "ack", "a key has 1 replicas"),
+        (&["--ack", "2"], "ack", "a key has 1 replica: give"),
         (
             &["--gc-grace", "4h"],
             "gc-grace",

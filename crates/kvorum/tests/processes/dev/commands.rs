@@ -93,7 +93,12 @@ fn a_node_is_killed_stopped_and_started_by_its_number() {
     // A node that waits for its restart can be stopped.
     done(&["kill", "2"], data);
     assert!(refused(&["freeze", "2"], data).contains("restarts"));
-    assert!(done(&["stop", "2"], data).contains("stays stopped"));
+    let stopped = done(&["stop", "2"], data);
+    let start = format!(
+        "stays stopped until 'kvorum dev start 2 --data {}'",
+        data.display()
+    );
+    assert!(stopped.contains(&start), "{stopped}");
     assert!(refused(&["kill", "2"], data).contains("is stopped"));
 
     cluster.signal(Signal::INT);

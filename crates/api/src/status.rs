@@ -266,6 +266,10 @@ pub struct Store {
     pub cache_bytes: u64,
     /// Whether the node refuses puts because its disk is full.
     pub disk_full: bool,
+    /// How many free bytes the store wants before it takes again what it refuses for lack of room:
+    /// puts if its disk is full, otherwise what a rebuild brings. Left out if it refuses nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub room_wanted_bytes: Option<u64>,
     /// Why the store cannot write files in its folder, if it cannot. It tries again each second.
     pub failing: Option<String>,
     /// Why the store is read-only, if it is.

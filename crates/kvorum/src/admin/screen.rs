@@ -225,10 +225,16 @@ fn rebuild_line(node: &NodeOverview) -> Option<String> {
         (None, Some(seconds)) => format!(", about {} left", span(seconds)),
         (None, None) => String::new(),
     };
+    // The share is how far the comparison has come: of one that stores nothing it says nothing.
+    let shows_share = rebuild.stalled_because.is_none() && rebuild.received_bytes > 0;
+    let share = if shows_share {
+        format!("{:.0}%, ", rebuild.share * 100.0)
+    } else {
+        String::new()
+    };
     Some(format!(
-        "{} is being filled: {:.0}%, {} received{left}",
+        "{} is being filled: {share}{} received{left}",
         node.name,
-        rebuild.share * 100.0,
         bytes(rebuild.received_bytes as f64)
     ))
 }
@@ -434,7 +440,7 @@ mod tests {
             ),
             (
                 Tone::Plain,
-                "b is being filled: 25%, 300 MiB received; it stands still, because its disk has no room",
+                "b is being filled: 300 MiB received; it stands still, because its disk has no room",
             ),
             (
                 Tone::Plain,

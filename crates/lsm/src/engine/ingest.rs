@@ -222,7 +222,7 @@ impl Ingest {
             let publish = || stored.show_ingested(now);
             core.snapshots.publish_with(sequence, publish);
         }
-        core.ingests.note_room(false);
+        core.ingests.note_room();
         core.schedule_compaction(Duration::ZERO);
         Ok(ingested)
     }
@@ -247,12 +247,22 @@ impl Ingest {
 
     /// Gives it up because of `error`. Returns the error that its calls return.
     fn fail(&mut self, error: Error, core: &Core) -> Error {
-        self.remove_files(core);
-        if matches!(error, Error::DiskFull) {
-            core.ingests.note_room(true);
+        if matches!(error, Error::DiskFull) && self.failure.is_none() {
+            core.ingests.note_lack_of_room(self.room_wanted_bytes(core));
         }
+        self.remove_files(core);
         let error = core.poison_if_sync(error);
         self.failure.get_or_insert(error).clone()
+    }
+
+    /// How much room it needs to write one more table, once its files are removed.
+    fn room_wanted_bytes(&self, core: &Core) -> u64 {
+        let tables = self.tables.iter().map(|table| table.file_bytes());
+        let output = self.output.as_ref().map(TableOutput::file_bytes);
+        let own = tables.chain(output).fold(0, u64::saturating_add);
+        let next = core.options.table_bytes;
+        let room = core.health.full_disk().room_to_compact_bytes(next);
+        own.saturating_add(room)
     }
 
     fn remove_files(&mut self, core: &Core) {

@@ -168,6 +168,7 @@ fn store(snapshot: &NodeSnapshot) -> Store {
         log_bytes: statistics.log_bytes,
         cache_bytes: statistics.cache_bytes,
         disk_full: statistics.disk_full,
+        room_wanted_bytes: statistics.room_wanted_bytes,
         write_amplification: (statistics.flushes > 0).then(|| statistics.write_amplification()),
         space_amplification: (table_bytes > 0).then(|| statistics.space_amplification()),
         failing: statistics.failing.clone(),
@@ -275,7 +276,7 @@ fn stalled_because(store: &Statistics) -> Option<&'static str> {
         Some("its store is read-only")
     } else if store.failing.is_some() {
         Some("its store cannot write files")
-    } else if store.disk_full || store.ingests_lack_room {
+    } else if store.room_wanted_bytes.is_some() {
         Some("its disk has no room")
     } else {
         None

@@ -36,9 +36,13 @@ function workOf(status) {
       ],
       rebuild && [
         "Rebuild",
-        bar(rebuild.share, "progress of the rebuild"),
-        ` ${Math.round(rebuild.share * 100)}%, ${counted(rebuild.received_keys, "key")}, ${bytes(rebuild.received_bytes)}`,
+        // Of a rebuild that stores nothing the share says nothing.
+        ...(rebuild.received_bytes > 0 && rebuild.stalled_because === undefined
+          ? [bar(rebuild.share, "progress of the rebuild"), ` ${Math.round(rebuild.share * 100)}%, `]
+          : []),
+        `${counted(rebuild.received_keys, "key")}, ${bytes(rebuild.received_bytes)}`,
         rebuild.seconds_left === undefined ? "" : `; about ${span(rebuild.seconds_left)} left`,
+        rebuild.stalled_because === undefined ? "" : `; it stands still, because ${rebuild.stalled_because}`,
       ],
       !isAlone && [
         "GC threshold",

@@ -97,9 +97,10 @@ pub struct Statistics {
     pub refused_disk_full: u64,
     /// Whether the disk is full, so that puts are refused.
     pub disk_full: bool,
-    /// Whether the last ingest that ended found too little room: it leaves the room that writes
+    /// How many free bytes the store wants before it takes again what it refuses for lack of room:
+    /// puts if the disk is full, otherwise what is ingested, which leaves the room that writes
     /// need.
-    pub ingests_lack_room: bool,
+    pub room_wanted_bytes: Option<u64>,
     /// Why the store cannot write files now, if it cannot. It tries again by itself.
     pub failing: Option<String>,
     /// Why the store is read-only, if it is.
@@ -140,6 +141,15 @@ impl Statistics {
 }
 
 impl Core {
+    /// How many free bytes the store wants, if it refuses something for lack of room.
+    fn room_wanted_bytes(&self) -> Option<u64> {
+        if self.health.is_full() {
+            Some(self.health.full_disk().room_to_leave_bytes())
+        } else {
+            self.ingests.room_wanted_bytes()
+        }
+    }
+
     /// What the store holds and has done.
     pub(in crate::engine) fn statistics(&self) -> Statistics {
         let state = self.tables.load();
@@ -200,7 +210,7 @@ impl Core {
             refused_overloaded: counters.refused_overloaded.load(Relaxed),
             refused_disk_full: counters.refused_disk_full.load(Relaxed),
             disk_full: self.health.is_full(),
-            ingests_lack_room: self.ingests.lack_room(),
+            room_wanted_bytes: self.room_wanted_bytes(),
             failing: self.health.failing().cause(),
             poisoned: self.health.poison_cause().map(ToString::to_string),
             snapshots: self.snapshots.count(),

@@ -7,7 +7,7 @@ use crate::waits::lock;
 use base::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The ingests under way, each with the least timestamp that was pushed to it.
 ///
@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 #[derive(Default)]
 pub(in crate::engine) struct Ingests {
     under_way: Mutex<BTreeMap<u64, Timestamp>>,
-    /// Whether the last one that ended found too little room. An ingest leaves the room that
-    /// writes need, so the disk need not be full for them.
-    lack_room: AtomicBool,
+    /// How many free bytes the last one that ended wanted, if it found fewer; 0 otherwise. An
+    /// ingest leaves the room that writes need, so the disk need not be full for them.
+    room_wanted_bytes: AtomicU64,
 }
 
 impl Ingests {
@@ -39,14 +39,19 @@ impl Ingests {
         lock(&self.under_way).remove(&number);
     }
 
-    /// Notes whether an ingest found too little room.
-    pub(in crate::engine) fn note_room(&self, is_lacking: bool) {
-        self.lack_room.store(is_lacking, Relaxed);
+    /// Notes that an ingest found room.
+    pub(in crate::engine) fn note_room(&self) {
+        self.room_wanted_bytes.store(0, Relaxed);
     }
 
-    /// Whether the last ingest that ended found too little room.
-    pub(in crate::engine) fn lack_room(&self) -> bool {
-        self.lack_room.load(Relaxed)
+    /// Notes that an ingest found less than these free bytes, counting those of its own tables.
+    pub(in crate::engine) fn note_lack_of_room(&self, wanted_bytes: u64) {
+        self.room_wanted_bytes.store(wanted_bytes.max(1), Relaxed);
+    }
+
+    /// How many free bytes the last ingest that ended wanted, if it found fewer.
+    pub(in crate::engine) fn room_wanted_bytes(&self) -> Option<u64> {
+        Some(self.room_wanted_bytes.load(Relaxed)).filter(|wanted| *wanted > 0)
     }
 
     /// The least timestamp that was pushed and is in no live table yet.

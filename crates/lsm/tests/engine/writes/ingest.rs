@@ -311,17 +311,23 @@ fn an_ingest_leaves_the_room_that_writes_need() {
     assert!(matches!(ingest.commit(), Err(Error::DiskFull)));
     assert_eq!(table_files(&world), 0);
     assert!(engine.takes_puts());
-    assert!(engine.statistics().ingests_lack_room);
+    let wanted = engine.statistics().room_wanted_bytes.unwrap();
+    assert!(
+        wanted > 200 << 10,
+        "the tables that it has removed count: {wanted}"
+    );
     engine.write(put("b", 2, "v")).unwrap();
     world.memory.set_capacity(u64::MAX);
     let mut ingest = engine.begin_ingest(common::LATE).unwrap();
     ingest.push(&put("0", 1, "v")).unwrap();
     ingest.commit().unwrap();
-    assert!(!engine.statistics().ingests_lack_room);
+    assert_eq!(engine.statistics().room_wanted_bytes, None);
     // On a full disk none begins.
     world.memory.set_capacity(world.memory.used_bytes());
     let refused = engine.write(put("c", 3, &"v".repeat(200_000)));
     assert!(matches!(refused, Err(Error::DiskFull)), "{refused:?}");
+    let wanted = engine.statistics().room_wanted_bytes.unwrap();
+    assert!(wanted > world.options.disk_reserve_bytes, "{wanted}");
     assert!(matches!(
         engine.begin_ingest(common::LATE),
         Err(Error::DiskFull)

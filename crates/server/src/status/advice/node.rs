@@ -6,7 +6,7 @@ use super::view::View;
 use super::view::listed;
 use api::cluster::{Advice, Severity, hints_for};
 use api::status::Status;
-use units::counted;
+use units::{bytes, counted};
 
 /// What other advice explains already.
 #[derive(Clone, Copy)]
@@ -49,13 +49,7 @@ pub(super) fn of(
         let remedy = "Check its data folder and its disk";
         all.push(bad(what, remedy, "A store that cannot write files"));
     }
-    if status.store.disk_full {
-        let what = match hints_for(view.nodes, name) {
-            0 => "its disk is full".to_owned(),
-            hints => format!("its disk is full, and {} for it", waiting(hints)),
-        };
-        all.push(bad(what, "Give it room, or delete keys", "Full disk"));
-    }
+    all.extend(of_room(view, status));
     all.extend(of_damage(status, silent));
     all.extend(of_set_aside(status));
     all.extend(of_hints(status));
@@ -159,6 +153,72 @@ fn of_refusal(status: &Status, explained: Explained) -> Option<Advice> {
         remedy,
         runbook,
     ))
+}
+
+/// What to do about a disk without room for puts, or for what a rebuild brings.
+fn of_room(view: View<'_>, status: &Status) -> Option<Advice> {
+    let name = status.name.as_str();
+    let is_full = status.store.disk_full;
+    if !is_full && !stands_still(status) {
+        return None;
+    }
+    let node = view.nodes.iter().find(|node| node.name == name);
+    let report = node.and_then(|node| node.report.as_ref());
+    let free = report.and_then(|report| report.free_bytes);
+    let size = report.and_then(|report| report.disk_bytes);
+    let wanted = status.store.room_wanted_bytes;
+    let has = |free: u64| format!("{} are free", bytes(free as f64));
+    let (mut what, remedy) = match (is_full, wanted, free) {
+        (true, Some(wanted), Some(free)) => {
+            let has = has(free);
+            let is_small = size.is_some_and(|size| size < wanted);
+            let state = if is_small {
+                "its disk is too small for its reserve"
+            } else {
+                "its disk is full"
+            };
+            let wanted = bytes(wanted as f64);
+            (
+                format!(
+                    "{state}: {has}, and it takes puts again with {wanted} \
+                     (--disk-reserve-bytes and four times --memtable-bytes)"
+                ),
+                "Give it room, delete keys, or lower --disk-reserve-bytes",
+            )
+        }
+        (true, ..) => (
+            "its disk is full".to_owned(),
+            "Give it room, or delete keys",
+        ),
+        (false, wanted, free) => {
+            let mut why = "its disk has no room".to_owned();
+            if let (Some(wanted), Some(free)) = (wanted, free) {
+                let (has, wanted) = (has(free), bytes(wanted as f64));
+                why += &format!(": {has}, and it wants at least {wanted}");
+            }
+            (
+                format!("its rebuild stands still, because {why}"),
+                "Give it room or lower --disk-reserve-bytes",
+            )
+        }
+    };
+    let hints = hints_for(view.nodes, name);
+    if is_full && hints > 0 {
+        what += &format!(", and {} for it", waiting(hints));
+    }
+    Some(Advice::of_node(
+        Severity::Bad,
+        name,
+        what,
+        remedy,
+        "Full disk",
+    ))
+}
+
+/// Whether a node's disk lacks the room for what its rebuild brings.
+pub(super) fn stands_still(status: &Status) -> bool {
+    let is_rebuilt = status.repair.rebuild.is_some() || status.replica_state == "learner";
+    is_rebuilt && status.store.room_wanted_bytes.is_some()
 }
 
 /// What to do about damage.

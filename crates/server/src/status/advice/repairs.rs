@@ -1,5 +1,6 @@
 //! Repairs that are late, or get no time.
 
+use super::node::stands_still;
 use super::thresholds::{
     BACKGROUND_SHARE_LOW, FULL_REPAIR_INTERVALS_MAX, REPAIR_INTERVALS_MAX, repair_seconds_max,
 };
@@ -21,7 +22,9 @@ pub(super) fn of(view: View<'_>, status: &Status) -> Vec<Advice> {
 fn of_time(view: View<'_>, status: &Status) -> Option<Advice> {
     let share = status.background.share;
     let works = status.repair.rebuild.is_some() || !status.repair.running.is_empty();
-    if !works || share > BACKGROUND_SHARE_LOW {
+    // A rebuild that lacks room takes long however much time it gets.
+    let stands_still = view.statuses().any(stands_still);
+    if !works || share > BACKGROUND_SHARE_LOW || stands_still {
         return None;
     }
     // A node works for the clients of all nodes.

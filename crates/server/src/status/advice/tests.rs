@@ -52,6 +52,8 @@ struct Node {
     missed: Option<String>,
     status_missed: Option<String>,
     requests_a_second: f64,
+    free_bytes: Option<u64>,
+    disk_bytes: Option<u64>,
 }
 
 impl Node {
@@ -85,6 +87,8 @@ fn advised(lines: &[&str]) -> String {
         missed: None,
         status_missed: None,
         requests_a_second: 0.0,
+        free_bytes: None,
+        disk_bytes: None,
     };
     let mut nodes: Vec<Node> = names.iter().map(node).collect();
     let facts = lines.iter();
@@ -99,6 +103,8 @@ fn advised(lines: &[&str]) -> String {
                 "misses" => node.missed = Some(value.to_owned()),
                 "untold" => node.status_missed = Some(value.to_owned()),
                 "requests" => node.requests_a_second = value.parse().unwrap(),
+                "free" => node.free_bytes = Some(value.parse().unwrap()),
+                "disk" => node.disk_bytes = Some(value.parse().unwrap()),
                 pointer => node.set(pointer, serde_json::from_str(value).unwrap()),
             }
         }
@@ -123,8 +129,8 @@ fn seen((name, node): (&&str, Node)) -> ClusterNode {
         missed: node.missed,
         report: has_told.then_some(ReportNumbers {
             data_bytes: 0,
-            free_bytes: None,
-            disk_bytes: None,
+            free_bytes: node.free_bytes,
+            disk_bytes: node.disk_bytes,
             hints: 0,
             background_share: 1.0,
             requests_a_second: node.requests_a_second,

@@ -138,6 +138,12 @@ impl FullDisk {
         self.reserve_bytes.saturating_add(self.headroom_bytes)
     }
 
+    /// How much room there must be for a compaction to take so many bytes while the disk is not
+    /// full, in bytes.
+    pub(in crate::engine) fn room_to_compact_bytes(&self, bytes: u64) -> u64 {
+        self.headroom_bytes.saturating_add(bytes)
+    }
+
     /// The room that a compaction may take, in bytes. On a full disk that is half
     /// of what is left, which is about the reserve; the other half is for the
     /// deletes. Otherwise it is what the log and the flushes leave.

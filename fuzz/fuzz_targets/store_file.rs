@@ -1,4 +1,4 @@
 //! Arbitrary bytes as the file `FORGET`: an answer that stays the same, or an error.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| node::fuzzing::forget(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| node::fuzzing::store_file(bytes));

@@ -13,7 +13,7 @@ const PAGES = {
 let page = { name: null, view: null };
 
 /** The bar that says that the node that serves the console is gone. */
-const gone = goneBar(lookThrough);
+const gone = goneBar(askThrough);
 
 /** The address of a page with these parameters. */
 function hrefOf(name, parameters = {}) {
@@ -84,7 +84,13 @@ function drawFrame() {
   const links = shown.map(([name, { word }]) => h("a", { href: hrefOf(name), "data-page": name }, word));
   document.querySelector("nav").replaceChildren(...links);
   document.querySelector("header .through")?.remove();
-  if (dev) document.querySelector("header").append(nodeChoice(lookThrough));
+  if (dev) document.querySelector("header").append(nodeChoice(askThrough));
+}
+
+/** Has another node answer, for what is shown, too. */
+function askThrough(number) {
+  lookThrough(number);
+  page.view?.askAgain?.();
 }
 
 /** Starts the console. */

@@ -74,11 +74,16 @@ function keyView(detail, named, state, changed) {
     where,
   );
   drawPairs();
-  load();
-  locate();
+  askAgain();
   // The focus goes to what has opened.
   if (query.has("edit")) text.focus();
   else detail.querySelector(".key-name").focus({ preventScroll: true });
+
+  /** Reads the value, and asks the replicas, so that both are of the same moment. */
+  function askAgain() {
+    load();
+    locate();
+  }
 
   async function load(bytesMax = SHOWN_BYTES_MAX) {
     const asked = `/v0/entity?id=${id}${pairQuery(pair)}`;
@@ -176,7 +181,8 @@ function keyView(detail, named, state, changed) {
       next.ack = Math.min(next.ack, next.from);
       pair = next.ack === usual.ack && next.from === usual.from ? null : next;
       drawPairs();
-      load();
+      receipt.replaceChildren();
+      askAgain();
     };
     const select = (name, label, chosen, most, field) =>
       h(
@@ -219,7 +225,7 @@ function keyView(detail, named, state, changed) {
 
   function replicaRemark(replicas) {
     const stale = replicas.filter((replica) => replica.stale).length;
-    const again = h("button", { type: "button", "data-focus": "again", onclick: locate }, "Refresh");
+    const again = h("button", { type: "button", "data-focus": "again", onclick: askAgain }, "Refresh");
     const repair = h(
       "button",
       { type: "button", "data-focus": "repair", onclick: readAll },
@@ -283,11 +289,10 @@ function keyView(detail, named, state, changed) {
       replace(receipt, failureReceipt(failed, problem, state.status));
     }
     changed();
-    load();
-    locate();
+    askAgain();
   }
 
-  return { id };
+  return { id, askAgain };
 }
 
 /** The table of replicas with what each of them holds. */

@@ -171,6 +171,11 @@ function keysPage(root, state) {
     update() {
       view?.update?.();
     },
+    /** Another node answers now. */
+    askAgain() {
+      if (prefix !== null) load(false);
+      view?.askAgain?.();
+    },
   };
 }
 

@@ -255,6 +255,31 @@ fn a_silent_node_is_shown_by_the_others_and_another_one_can_be_looked_through() 
 }
 
 #[test]
+fn a_key_is_read_again_from_the_node_that_answers_now() {
+    let Some(mut seen) = Seen::start() else {
+        return;
+    };
+    let put = |value: &str| {
+        let stored = request(seen.port, "PUT", "/v0/entity?id=k", value.as_bytes());
+        assert_eq!(stored.map(|(status, _)| status), Some(201));
+    };
+    put("one");
+    seen.show("keys?key=k");
+    seen.browser.wait_for_text(".value pre", "one");
+    // The value and the table of replicas are read together.
+    put("two");
+    seen.browser.click("[data-focus=again]");
+    seen.browser.wait_for_text(".value pre", "two");
+    put("three");
+    seen.browser.evaluate(
+        "{ const choice = document.getElementById('seen-by'); choice.value = '2'; \
+         choice.dispatchEvent(new Event('change')); }",
+    );
+    seen.browser.wait_for_text(".value pre", "three");
+    seen.end();
+}
+
+#[test]
 fn a_tour_that_is_left_leaves_no_broken_node_and_no_key() {
     let Some(mut seen) = Seen::start() else {
         return;

@@ -80,7 +80,7 @@ fn a_node_does_not_start_with_a_certificate_that_the_others_would_refuse() {
         write();
         let end = Process::spawn(&mut cluster[2].command(&[])).end();
         let line = end.stderr.lines().last().unwrap_or_default();
-        assert_eq!(end.code, Some(1), "{line}");
+        assert_eq!(end.code, Some(2), "{line}");
         for word in ["c.pem", "other nodes would refuse", words] {
             assert!(line.contains(word), "{word}: {line}");
         }

@@ -240,7 +240,11 @@ fn each_failure_of_a_transfer_has_its_exit_code_and_one_line() {
             2,
             &["bad.position", "at least one of these nodes", node],
         ),
-        (&["import", cut, "--url", node], 4, &["line 2", "ends too early"]),
+        (
+            &["import", cut, "--url", node],
+            4,
+            &["line 2", "ends too early"],
+        ),
         (
             &["import", old, "--url", node],
             2,

@@ -62,7 +62,7 @@ fn every_command_works_over_tls() {
     assert_eq!(cluster.entities("get k", b""), "v");
     let listed = wait_until("the copies on all nodes", || {
         let listed = cluster.entities("replicas k --versions", b"");
-        (listed.matches("value of 1 bytes").count() == 3).then_some(listed)
+        (listed.matches("value of 1 byte").count() == 3).then_some(listed)
     });
     assert!(listed.contains(cluster.url()), "{listed}");
     let long = "l".repeat(1 << 20);

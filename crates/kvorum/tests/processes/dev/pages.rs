@@ -259,8 +259,9 @@ fn a_key_is_read_again_from_the_node_that_answers_now() {
     let Some(mut seen) = Seen::start() else {
         return;
     };
+    let port = seen.port;
     let put = |value: &str| {
-        let stored = request(seen.port, "PUT", "/v0/entity?id=k", value.as_bytes());
+        let stored = request(port, "PUT", "/v0/entity?id=k", value.as_bytes());
         assert_eq!(stored.map(|(status, _)| status), Some(201));
     };
     put("one");

@@ -155,7 +155,7 @@ fn the_console_works_while_all_other_nodes_are_down() {
     cluster.stop_node(1);
     cluster.stop_node(2);
     browser.open(&format!("{origin}/"));
-    browser.wait_for_text(".lead.bad", "1 of 3 nodes are up, but 2 of 3 must answer");
+    browser.wait_for_text(".lead.bad", "1 of 3 nodes is up, but 2 of 3 must answer");
     browser.wait_for("document.querySelectorAll('.advice li.bad').length === 2");
     // What this node has can be read from it alone.
     browser.evaluate("location.hash = '#/keys?key=k'");

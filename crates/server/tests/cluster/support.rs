@@ -7,6 +7,7 @@ use cluster::{Member, Members, NodeUrl};
 use http_testing::WAIT_MAX;
 use lsm::Disk;
 use lsm_testing::MemoryDisk;
+use node::OpenError;
 use server::{Seams, Server, ServerConfig, StartError};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
@@ -183,9 +184,16 @@ impl Cluster {
         self.machines[node].config.clone()
     }
 
-    /// Starts a node that was stopped.
+    /// Starts a node that was stopped. On a busy machine the stop may have returned before the
+    /// store was closed.
     pub(crate) fn start_node(&mut self, node: usize) {
-        self.try_start_node(node).unwrap();
+        until("the store is closed", || match self.try_start_node(node) {
+            Err(StartError::Node(OpenError::Store(lsm::Error::Locked { .. }))) => false,
+            started => {
+                started.unwrap();
+                true
+            }
+        });
     }
 
     /// Stops a node. Returns when the others show it as down.
@@ -233,6 +241,20 @@ impl Cluster {
     /// A connection to a node.
     pub(crate) fn client(&self, node: usize) -> Client {
         Client::connect(self.node(node))
+    }
+
+    /// Puts a value by a node until enough replicas have acknowledged it. On a busy machine a
+    /// node that is slow for a moment is suspected, and a long value that needs its
+    /// acknowledgement gets a 504.
+    pub(crate) fn put_acknowledged(&self, node: usize, target: &str, value: &[u8]) -> Reply {
+        let mut put = self.client(node).put(target, value);
+        until("a put is acknowledged", || {
+            if put.status != 201 {
+                put = self.client(node).put(target, value);
+            }
+            put.status == 201
+        });
+        put
     }
 
     /// The status page of a node.

@@ -19,8 +19,7 @@ fn long_values_pass_through_a_node_that_keeps_no_copy() {
             .collect();
         for pair in ["1/1", "2/2"] {
             let target = format!("/v0/entity?id={key}&replicas={pair}");
-            let put = cluster.client(2).put(&target, &value);
-            assert_eq!(put.status, 201, "{bytes} {pair}");
+            let put = cluster.put_acknowledged(2, &target, &value);
             for node in [2, 0] {
                 let get = cluster.client(node).get(&target);
                 assert_eq!((get.status, get.version()), (200, put.version()));

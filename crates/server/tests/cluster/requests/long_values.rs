@@ -89,14 +89,12 @@ fn what_is_stored_can_be_read_whatever_the_limit_is_now() {
     let mut cluster =
         Cluster::start_with(3, |config| config.node.value_bytes_max = HIGH_LIMIT_BYTES);
     for (key, first) in [("long-1", b'1'), ("long-2", b'2'), ("long-3", b'3')] {
-        let put = cluster.client(0).put(&target(key, "3/3"), &value(first));
-        assert_eq!(put.status, 201, "{key}");
+        cluster.put_acknowledged(0, &target(key, "3/3"), &value(first));
     }
     // A scan finds that the replicas differ, and reads both keys singly.
     cluster.stop_node(2);
     for (key, first) in [("long-1", b'4'), ("long-2", b'5')] {
-        let put = cluster.client(0).put(&target(key, "2/3"), &value(first));
-        assert_eq!(put.status, 201, "{key}");
+        cluster.put_acknowledged(0, &target(key, "2/3"), &value(first));
     }
     cluster.stop_node(0);
     cluster.lose_hints(0);
@@ -115,10 +113,8 @@ fn what_is_stored_can_be_read_whatever_the_limit_is_now() {
     assert_eq!(too_long.status, 413);
 
     let mut client = cluster.client(1);
-    let scan = read(
-        &mut client,
-        "/v0/entities?start=long&scope=cluster&replicas=2/3",
-    );
+    let of_cluster = "/v0/entities?start=long&scope=cluster&replicas=2/3";
+    let scan = read(&mut client, of_cluster);
     let expected: Vec<u8> = [("long-1", b'4'), ("long-2", b'5'), ("long-3", b'3')]
         .iter()
         .flat_map(|(key, first)| [key.as_bytes(), b"\n", &value(*first)].concat())
@@ -130,13 +126,19 @@ fn what_is_stored_can_be_read_whatever_the_limit_is_now() {
         let got = read(&mut client, &target("long-3", pair));
         assert!(got == value(b'3'), "{pair}: {} bytes", got.len());
     }
-    // The scan has repaired what was stale.
+    // A scan repairs what is stale, where it does not pass over a node that is suspected.
     for node in 0..3 {
-        let own = read(
-            &mut cluster.client(node),
-            "/v0/entities?start=long-1&limit=1",
-        );
-        assert_eq!(own[..8], *b"long-1\n4", "{node}");
+        until("a scan has repaired what was stale", || {
+            let own = read(
+                &mut cluster.client(node),
+                "/v0/entities?start=long-1&limit=1",
+            );
+            let is_newest = own.starts_with(b"long-1\n4");
+            if !is_newest {
+                read(&mut client, of_cluster);
+            }
+            is_newest
+        });
     }
 }
 
@@ -157,12 +159,7 @@ fn hints_and_writes_with_longer_values_than_a_node_takes_reach_it() {
     until("the hints are delivered", || cluster.hints_at(0, 2) == 0);
     let own = read(&mut cluster.client(2), "/v0/entities?start=long");
     assert_eq!(own.len(), 2 * (7 + LONG_BYTES));
-    until("a write is acknowledged by all", || {
-        let put = cluster
-            .client(0)
-            .put(&target("long-3", "3/3"), &value(b'3'));
-        put.status == 201
-    });
+    cluster.put_acknowledged(0, &target("long-3", "3/3"), &value(b'3'));
 }
 
 /// An import sends lines as long as a node takes them, one after another over one body.

@@ -10,14 +10,17 @@
 //!   have taken with it.
 //! - [`repair`] says how repair sessions go and when tombstones may go, as two machines.
 //! - [`HintLimits`] says which hints to drop.
-//! - [`Members`] is the list of all nodes, a [`NodeId`] an index into it, and a
-//!   [`NodeUrl`] the address of a node.
+//! - [`Members`] is the list of all nodes, a [`NodeId`] the number of one of them, a
+//!   [`NodeUrl`] the address of a node, and [`NodeTable`] a table by node ID. [`Layout`] is what is
+//!   in force: members and placement.
 
 mod clock;
 pub mod comparison;
 pub mod coordinator;
 mod hint_limits;
+mod layout;
 mod members;
+mod node_table;
 pub mod pages;
 mod placement;
 pub mod repair;
@@ -30,9 +33,11 @@ pub use coordinator::{
     WriteActions, WriteEvent,
 };
 pub use hint_limits::{HintLimits, HintSegment};
+pub use layout::{Epoch, Layout};
 pub use members::{
     Member, MemberError, Members, MembersError, NODES_MAX, NodeId, NodeUrl, NodeUrlError,
 };
+pub use node_table::NodeTable;
 pub use placement::{Placement, PreferenceList};
 pub use replica_state::{
     Confirmation, Judgement, LostStore, PEER_STARTS_MAX, PossibleLoss, Remembered, ReplicaState,

@@ -14,7 +14,7 @@
 //! that, and so do the vectors in docs/reference/placement.md, from which clients compute
 //! preference lists.
 
-use crate::members::{NODES_MAX, NodeId};
+use crate::members::{Members, NODES_MAX, NodeId};
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -27,8 +27,8 @@ pub type PreferenceList = SmallVec<[NodeId; REPLICAS_INLINE]>;
 /// The nodes that keys are spread over.
 #[derive(Clone, Debug)]
 pub struct Placement {
-    /// The hash of each node's name, by [`NodeId`].
-    name_hashes: Box<[u64]>,
+    /// The nodes and the hashes of their names, by ascending IDs.
+    nodes: Box<[(NodeId, u64)]>,
 }
 
 /// A node's score for a key. The derived order decides which node comes first: by
@@ -40,21 +40,38 @@ struct Score {
 }
 
 impl Placement {
-    /// A placement over the nodes with these names, given in the order of
-    /// their [`NodeId`]s. There are at most [`NODES_MAX`]; the rest of a
-    /// longer list is left out.
+    /// A placement over the nodes with these names, whose IDs are their places in the list. There
+    /// are at most [`NODES_MAX`]; the rest of a longer list is left out.
     #[must_use]
     pub fn new<'a>(names_in_order: impl IntoIterator<Item = &'a str>) -> Self {
         let names = names_in_order.into_iter().take(NODES_MAX);
+        Self::with_ids((0..=u8::MAX).map(NodeId::new).zip(names))
+    }
+
+    /// A placement over these nodes.
+    #[must_use]
+    pub fn of(members: &Members) -> Self {
+        Self::with_ids(members.ids().map(|node| (node, members.name(node))))
+    }
+
+    /// A placement over the nodes with these IDs, which ascend, and names.
+    fn with_ids<'a>(nodes: impl Iterator<Item = (NodeId, &'a str)>) -> Self {
+        let hashed = nodes.map(|(node, name)| (node, xxh3_64(name.as_bytes())));
         Self {
-            name_hashes: names.map(|name| xxh3_64(name.as_bytes())).collect(),
+            nodes: hashed.collect(),
         }
+    }
+
+    /// The hash of a node's name; `None` for one that no key lies on.
+    fn hash_of(&self, node: NodeId) -> Option<u64> {
+        let index = self.nodes.binary_search_by_key(&node, |(id, _)| *id).ok()?;
+        Some(self.nodes[index].1)
     }
 
     /// The number of nodes.
     #[must_use]
     pub fn nodes(&self) -> usize {
-        self.name_hashes.len()
+        self.nodes.len()
     }
 
     /// The replicas of a key, for those who need no order: all nodes, without a hash,
@@ -64,28 +81,26 @@ impl Placement {
         if usize::from(from) < self.nodes() {
             return self.preference_list(key, from);
         }
-        let ids = (0..=u8::MAX).zip(&self.name_hashes);
-        ids.map(|(id, _)| NodeId::new(id)).collect()
+        self.nodes.iter().map(|(node, _)| *node).collect()
     }
 
     /// Whether a node is one of the first `from` of the key's preference list. Without a hash when
     /// all nodes are.
     #[must_use]
     pub fn is_replica(&self, node: NodeId, key: &[u8], from: u8) -> bool {
-        let Some(name_hash) = self.name_hashes.get(node.index()) else {
+        let Some(own_hash) = self.hash_of(node) else {
             return false;
         };
         if usize::from(from) >= self.nodes() {
             return true;
         }
         let key_hash = xxh3_64(key);
-        let score = |node, name_hash: &u64| Score {
+        let score = |(node, name_hash): (NodeId, u64)| Score {
             weight: mix(key_hash ^ name_hash),
             node,
         };
-        let own = score(node, name_hash);
-        let ids = (0..=u8::MAX).zip(&self.name_hashes);
-        let scores = ids.map(|(id, hash)| score(NodeId::new(id), hash));
+        let own = score((node, own_hash));
+        let scores = self.nodes.iter().map(|node| score(*node));
         scores.filter(|other| *other > own).count() < usize::from(from)
     }
 
@@ -94,7 +109,7 @@ impl Placement {
     #[must_use]
     pub fn are_replicas(&self, both: [NodeId; 2], key: &[u8], from: u8) -> bool {
         if usize::from(from) >= self.nodes() {
-            return both.iter().all(|node| node.index() < self.nodes());
+            return both.iter().all(|node| self.hash_of(*node).is_some());
         }
         let preference_list = self.preference_list(key, from);
         both.iter().all(|node| preference_list.contains(node))
@@ -106,10 +121,10 @@ impl Placement {
         let key_hash = xxh3_64(key);
         let length = usize::from(from).min(self.nodes());
         let mut leaders: SmallVec<[Score; REPLICAS_INLINE]> = SmallVec::with_capacity(length);
-        for (id, name_hash) in (0..=u8::MAX).zip(&self.name_hashes) {
+        for (node, name_hash) in &self.nodes {
             let score = Score {
                 weight: mix(key_hash ^ name_hash),
-                node: NodeId::new(id),
+                node: *node,
             };
             if leaders.len() < length {
                 leaders.push(score);
@@ -167,6 +182,31 @@ mod tests {
                         let expected = is_replica && replicas.contains(&other);
                         assert_eq!(are, expected, "{node:?} {other:?} {from}");
                     }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn ids_move_no_key() {
+        let dense = Placement::new(["a", "b", "c", "d"]);
+        let ids = [3, 7, 8, 254].map(NodeId::new);
+        let sparse = Placement::with_ids(ids.into_iter().zip(["a", "b", "c", "d"]));
+        assert_eq!(sparse.replicas(b"key", 4).to_vec(), ids);
+        for key in (0..50_u8).map(|key| [key]) {
+            for from in 0..=5 {
+                let expected = dense.preference_list(&key, from);
+                let expected: Vec<NodeId> = expected.iter().map(|node| ids[node.index()]).collect();
+                assert_eq!(sparse.preference_list(&key, from).to_vec(), expected);
+                for node in (0..=u8::MAX).map(NodeId::new) {
+                    let is_replica = sparse.is_replica(node, &key, from);
+                    assert_eq!(is_replica, expected.contains(&node), "{node:?} {from}");
+                    let are = sparse.are_replicas([node, ids[0]], &key, from);
+                    assert_eq!(
+                        are,
+                        is_replica && expected.contains(&ids[0]),
+                        "{node:?} {from}"
+                    );
                 }
             }
         }

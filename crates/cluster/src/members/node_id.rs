@@ -5,7 +5,8 @@ use std::fmt;
 /// The most nodes that a cluster can have.
 pub const NODES_MAX: usize = u8::MAX as usize;
 
-/// A node's index in the list of all nodes' names, sorted bytewise.
+/// The number of a node, which it is given once: those that form a cluster by the order of their
+/// names, and one that joins later the next number.
 ///
 /// It is the same on all nodes of a cluster, and means nothing outside of it. Files and
 /// handshakes name a node instead.
@@ -13,13 +14,13 @@ pub const NODES_MAX: usize = u8::MAX as usize;
 pub struct NodeId(u8);
 
 impl NodeId {
-    /// The node at this index, counted from 0.
+    /// The node with this number, counted from 0.
     #[must_use]
     pub const fn new(index: u8) -> Self {
         Self(index)
     }
 
-    /// The index, to look the node up in a list.
+    /// The number, to look the node up in a table.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize

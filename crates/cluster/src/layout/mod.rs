@@ -1,0 +1,85 @@
+//! What is in force on a node: who the nodes of the cluster are, and which of them keep a key.
+//!
+//! A [`Layout`] never changes. Each request, session, page and scan keeps the one that it began
+//! with, so that it counts over the same nodes from begin to end.
+
+use crate::members::{Members, NodeId};
+use crate::placement::{Placement, PreferenceList};
+
+/// The number of a list of members: 0 for the nodes that form the cluster, and one more with each
+/// change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(u64);
+
+impl Epoch {
+    /// The epoch with this number.
+    #[must_use]
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn as_u64(self) -> u64 {
+        self.0
+    }
+}
+
+/// The nodes of the cluster in one epoch, as one of them sees them.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    epoch: Epoch,
+    members: Members,
+    placement: Placement,
+}
+
+impl Layout {
+    /// That of the nodes which form the cluster.
+    #[must_use]
+    pub fn founding(members: Members) -> Self {
+        Self {
+            epoch: Epoch::default(),
+            placement: Placement::of(&members),
+            members,
+        }
+    }
+
+    /// The number of this list of members.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// The nodes.
+    #[must_use]
+    pub fn members(&self) -> &Members {
+        &self.members
+    }
+
+    /// The first `from` nodes of the key's preference list; all nodes when there are fewer.
+    #[must_use]
+    pub fn preference_list(&self, key: &[u8], from: u8) -> PreferenceList {
+        self.placement.preference_list(key, from)
+    }
+
+    /// The replicas of a key, for those who need no order: all nodes, without a hash, when there
+    /// are no more than `from`.
+    #[must_use]
+    pub fn replicas(&self, key: &[u8], from: u8) -> PreferenceList {
+        self.placement.replicas(key, from)
+    }
+
+    /// Whether a node is one of the first `from` of the key's preference list. Without a hash when
+    /// all nodes are.
+    #[must_use]
+    pub fn is_replica(&self, node: NodeId, key: &[u8], from: u8) -> bool {
+        self.placement.is_replica(node, key, from)
+    }
+
+    /// Whether two nodes are both among the first `from` of the key's preference list. Without a
+    /// hash when all nodes are.
+    #[must_use]
+    pub fn are_replicas(&self, both: [NodeId; 2], key: &[u8], from: u8) -> bool {
+        self.placement.are_replicas(both, key, from)
+    }
+}

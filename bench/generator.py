@@ -14,7 +14,7 @@ import resource
 import statistics
 import subprocess
 
-from harness import CONNECTIONS, at_most, command_line, figure, generator, nginx, print_verdicts, tree
+from harness import CONNECTIONS, at_most, command_line, figure, generator, nginx, print_summary, tree
 
 TARGET = "/v0/entity?id=000000012345k---"
 
@@ -59,7 +59,7 @@ def main():
         server.stop()
     for workload, found in ratios.items():
         figure(workload, statistics.median(found), "of wrk's CPU a request", at_most(1))
-    print_verdicts()
+    print_summary()
 
 
 if __name__ == "__main__":

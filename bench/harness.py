@@ -131,7 +131,7 @@ def at_least(bound):
 
 
 # Whether each figure that has a goal met it, in the order of the rows.
-VERDICTS = []
+OUTCOMES = []
 
 
 @dataclasses.dataclass
@@ -145,28 +145,28 @@ class Build:
 BUILD = Build()
 
 
-def print_row(name, value, unit, goal, verdict):
-    print(f"{name:44} {value:>12}  {unit:34} {goal:>12}  {verdict}".rstrip(), flush=True)
+def print_row(name, value, unit, goal, outcome):
+    print(f"{name:44} {value:>12}  {unit:34} {goal:>12}  {outcome}".rstrip(), flush=True)
 
 
 def figure(name, value, unit="", goal=None, decimals=2):
     """Prints a figure beside its goal, if it has one. A value of None could not be measured, and misses its goal."""
     STEAL.tell()
-    if not VERDICTS:
+    if not OUTCOMES:
         print_row("figure", "value", "unit", "goal", "")
     is_met = goal and value is not None and goal.is_met(value)
-    verdict = "" if goal is None else "ok" if is_met else "MISSED"
-    VERDICTS.append(verdict)
+    outcome = "" if goal is None else "ok" if is_met else "MISSED"
+    OUTCOMES.append(outcome)
     if not BUILD.name:
         BUILD.figures[name] = value
     elif value and BUILD.figures.get(name) is not None:
         print(f"  {name}: {BUILD.figures[name] / value:.3f} times that of the other build", flush=True)
-    print_row(BUILD.name + name, "none" if value is None else f"{value:,.{decimals}f}", unit, str(goal or "-"), verdict)
+    print_row(BUILD.name + name, "none" if value is None else f"{value:,.{decimals}f}", unit, str(goal or "-"), outcome)
 
 
-def print_verdicts():
+def print_summary():
     """Ends a benchmark: how many goals were met."""
-    print(f"{VERDICTS.count('ok')} goals met, {VERDICTS.count('MISSED')} missed; {VERDICTS.count('')} figures without a goal", flush=True)
+    print(f"{OUTCOMES.count('ok')} goals met, {OUTCOMES.count('MISSED')} missed; {OUTCOMES.count('')} figures without a goal", flush=True)
 
 
 class Parser(argparse.ArgumentParser):
@@ -541,4 +541,4 @@ def run_cases(cases, arguments):
         sys.exit(f"unknown case {unknown[0]}: choose from {' '.join(cases)}")
     for case in arguments.cases or cases:
         in_turn(arguments, cases[case])
-    print_verdicts()
+    print_summary()

@@ -129,12 +129,12 @@ def differing(arguments):
 
 
 def rebuild(arguments):
-    """A node loses its folder, and is filled."""
+    """A node loses its folder, and is rebuilt."""
     server = filled(arguments, "rebuild")
     try:
         server.nodes[2].stop()
         shutil.rmtree(WORK / "rebuild" / "2")
-        # A store is filled from its start on, so the clock runs before the first look at it.
+        # A store is rebuilt from its start on, so the clock runs before the first look at it.
         begun, cpu = time.monotonic(), sum(node.cpu_seconds() for node in server.nodes[:2])
         server.start(2)
         wait_until_filled(server)
@@ -149,7 +149,7 @@ def rebuild(arguments):
 
 def under_load(arguments):
     """At half the breaking point, at it, and beyond it: throughput and p99 alone, during full repair, and while a lost
-    folder is filled. The load goes to the two nodes that keep their folders. For comparison, without a goal: the same
+    folder is rebuilt. The load goes to the two nodes that keep their folders. For comparison, without a goal: the same
     while the third node is only away. Then both others must answer each request, whatever else they do.
 
     At the breaking point (99% within 10 ms) and beyond it background work has its floor and no more: what it uses of
@@ -219,7 +219,7 @@ def repair_until(server, ended, times):
 
 
 def refill_until(server, ended, times):
-    """Loses the folder of the last node over and over, and has it filled. The folder is deleted after the run: a file
+    """Loses the folder of the last node over and over, and has it rebuilt. The folder is deleted after the run: a file
     system that tells the device of freed blocks (`discard`) makes all syncs wait for that."""
     while not ended.is_set():
         server.nodes[2].stop()
@@ -243,7 +243,7 @@ def wait_until_filled(server):
     deadline = time.monotonic() + 600
     while status_page(server.all_ports[2])["replica_state"] != "voter":
         if time.monotonic() > deadline:
-            sys.exit("the node is not filled after 600 s")
+            sys.exit("the node is not rebuilt after 600 s")
         time.sleep(0.1)
 
 

@@ -6,7 +6,7 @@
 
 One load sends single puts, gets, deletes and scans, another one batches; four fifths of the operations are single.
 Every ten seconds the benchmark scans the whole cluster, and notes what each node takes of the machine;
---samples keeps that as CSV. The nodes compare themselves often and forget what was deleted after a minute, so an
+--samples keeps that as CSV. The nodes compare themselves often and collect tombstones after a minute, so an
 hour has as many repair as months have otherwise. The values have 1 KiB, and the keys stay the same, so that after a
 while everything should stay as large as it is.
 
@@ -25,7 +25,7 @@ import threading
 import time
 import urllib.request
 
-from harness import Cluster, at_most, command_line, figure, load, metric, print_verdicts, resident_mib
+from harness import Cluster, at_most, command_line, figure, load, metric, print_summary, resident_mib
 
 INTERVAL_SECONDS = 10
 BATCH = 20
@@ -151,7 +151,7 @@ def main():
     for name, found in runs.items():
         figure(f"{name}-failed", sum(found["failed"].values()), "requests failed", at_most(0), 0)
     figure("scans-failed", scans_failed, "scans of the cluster failed", at_most(0), 0)
-    print_verdicts()
+    print_summary()
 
 
 main()

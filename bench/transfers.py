@@ -22,7 +22,7 @@ import subprocess
 import sys
 import time
 
-from harness import WORK, Cluster, at_most, command_line, figure, print_verdicts, urls
+from harness import WORK, Cluster, at_most, command_line, figure, print_summary, urls
 
 PREFIX = b"user/"
 
@@ -137,7 +137,7 @@ def main():
         cluster.stop()
     is_other = subprocess.run(["cmp", source, exported]).returncode != 0
     figure("exports that differ from the input", is_other, "of 1", at_most(0), 0)
-    print_verdicts()
+    print_summary()
     sys.exit(is_other)
 
 

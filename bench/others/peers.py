@@ -30,7 +30,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import peers_page
 import perf
-from harness import CONNECTIONS, KEYS, WORK, Parser, figure, file_system, machine_ticks, print_verdicts, sync_milliseconds
+from harness import CONNECTIONS, KEYS, WORK, Parser, figure, file_system, machine_ticks, print_summary, sync_milliseconds
 from stores import StoreFailed, cpu_seconds, deployments, programs, versions
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "lab" / "peers.md"
@@ -211,7 +211,7 @@ def print_figures(samples):
         cases.setdefault((sample["group"], sample["store"], sample["label"]), []).append(sample["cpu_us"])
     for names, found in cases.items():
         figure(" ".join(names), statistics.median(found), "us of CPU a request", decimals=1)
-    print_verdicts()
+    print_summary()
 
 
 def main():

@@ -152,7 +152,7 @@ def plot(title, rows):
     return bars.svg(title, plain, ours, [cpu, rate, tail])
 
 
-def verdict(ours, theirs, figure):
+def outcome(ours, theirs, figure):
     """`better`, `worse` or `alike`, for Kvorum; alike if the ranges of the rounds overlap."""
     (our_low, our_high), (their_low, their_high) = ours[f"{figure}_range"], theirs[f"{figure}_range"]
     if our_low <= their_high and their_low <= our_high:
@@ -175,7 +175,7 @@ def summary(rows):
     for ours, theirs in pairs(rows):
         cells = []
         for figure in COMPARED:
-            found = verdict(ours, theirs, figure)
+            found = outcome(ours, theirs, figure)
             ratio = f"{ours[figure] / theirs[figure]:.2f}"
             cells.append({"worse": f"**{ratio}**", "alike": f"{ratio} ~", "better": ratio}[found])
             count[found] += 1
@@ -246,7 +246,7 @@ def compared(members):
     for ours, theirs in pairs(members):
         words = []
         for figure, (what, _) in COMPARED.items():
-            found, ratio = verdict(ours, theirs, figure), ours[figure] / theirs[figure]
+            found, ratio = outcome(ours, theirs, figure), ours[figure] / theirs[figure]
             words.append(f"no difference in {what}" if found == "alike" else f"{ratio:.2f} times its {what}, {found}")
         lines.append(f"- Kvorum, {ours['label']}, compared with {name(theirs)}: {'; '.join(words)}.")
     return "\n".join(lines) + ("\n" if lines else "")
@@ -258,7 +258,7 @@ def worse(rows, profiles):
         return ""
     lines = []
     for ours, theirs in pairs(rows):
-        figures = [what for figure, (what, _) in COMPARED.items() if verdict(ours, theirs, figure) == "worse"]
+        figures = [what for figure, (what, _) in COMPARED.items() if outcome(ours, theirs, figure) == "worse"]
         if figures:
             lines.append(f"- **{GROUPS[ours['group']][0]}**, {ours['label']} compared with {name(theirs)}: {', '.join(figures)}. {because(ours, theirs, profiles)}")
     if not lines:
@@ -270,14 +270,14 @@ def worse(rows, profiles):
 
 
 def more(ours, theirs):
-    return verdict(ours, theirs, "cpu_us") == "worse"
+    return outcome(ours, theirs, "cpu_us") == "worse"
 
 
 def because(ours, theirs, profiles):
     """What was counted about a difference in CPU time."""
     if not more(ours, theirs):
         return "The cause is not CPU per request, which is " + (
-            "lower" if verdict(ours, theirs, "cpu_us") == "better" else "not different") + "; this run does not show the cause."
+            "lower" if outcome(ours, theirs, "cpu_us") == "better" else "not different") + "; this run does not show the cause."
     user, kernel = (theirs["cpu_us"] - theirs["kernel_us"], theirs["kernel_us"])
     text = (
         f"Of {amount(ours['cpu_us'])} us, {amount(ours['kernel_us'])} are in the kernel ({amount(kernel)} of {theirs['store']}'s) "

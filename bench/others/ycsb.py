@@ -17,7 +17,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from harness import Cluster, command_line, figure, load, percentile, print_verdicts, urls
+from harness import Cluster, command_line, figure, load, percentile, print_summary, urls
 
 BINDING = pathlib.Path(__file__).resolve().parents[2] / "examples" / "ycsb"
 CLASSES = f"{BINDING}/target/*:{BINDING}/target/dependency/*"
@@ -169,7 +169,7 @@ def main():
         figure(f"{name}: operations", statistics.median(run["rate"] for run in runs), "a second", decimals=0)
         figure(f"{name}: CPU of the nodes", statistics.median(run["cpu"] for run in runs), "us an operation", decimals=0)
         figure(f"{name}: p99", statistics.median(max(run["p99"].values()) for run in runs), "ms, of the slowest operation")
-    print_verdicts()
+    print_summary()
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import cassandra
 import stores
 import ycsb
-from harness import WORK, Steal, at_most, command_line, figure, print_verdicts, urls
+from harness import WORK, Steal, at_most, command_line, figure, print_summary, urls
 
 WORKLOADS = {
     "a": {"readproportion": 0.5, "updateproportion": 0.5},
@@ -194,7 +194,7 @@ def main():
     print_figures(found, chosen, compared)
     for name, reason in left_out.items():
         print(f"  {name} is left out, wholly or in part: {reason}", flush=True)
-    print_verdicts()
+    print_summary()
 
 
 if __name__ == "__main__":

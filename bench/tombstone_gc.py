@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What tombstone GC costs the disk: the same churn on a cluster that forgets what was deleted, and on one that does not.
+"""What tombstone GC costs the disk: the same churn on a cluster that collects tombstones, and on one that keeps them.
 
     cargo build --profile dist -p kvorum -p lab-cli
-    python3 bench/forgetting.py [--kvorum target/dist/kvorum] [--beside BINARY] [--seconds 60] [--rate 6000] [--pairs 1]
+    python3 bench/tombstone_gc.py [--kvorum target/dist/kvorum] [--beside BINARY] [--seconds 60] [--rate 6000] [--pairs 1]
 
 Three nodes, three copies, 2/3. Keys come and go: most operations put values of 1 KiB and the others delete, over few
-enough keys that each is put and deleted many times. One cluster has a grace of ten seconds and compares its nodes as
-often, so that the GC threshold follows closely; the other never runs a full repair, so that it has no bound. Write
-amplification is what flushes and compactions write, beside what they were given. Where the bound moves, no tombstone
+enough keys that each is put and deleted many times. One cluster has a GC grace of ten seconds and runs full repairs as
+often, so that the GC threshold follows closely; the other never runs a full repair, so that it has no threshold. Write
+amplification is what flushes and compactions write, beside what they were given. Where the threshold rises, no tombstone
 should be left in a table soon after the churn. `harness.py` says what is shared with other benchmarks.
 """
 
@@ -15,13 +15,13 @@ import statistics
 import sys
 import time
 
-from harness import Cluster, at_most, command_line, figure, in_turn, load, metric, print_verdicts
+from harness import Cluster, at_most, command_line, figure, in_turn, load, metric, print_summary
 
 OPTIONS = ("--memory", "256MiB", "--threads", "1", "--durability", "os", "--repair-interval", "2s",
            "--gc-grace", "10s", "--hint-age-max", "5s", "--clock-drift-max", "2s")
-VARIANTS = {"forgets": ("--full-repair-interval", "10s"), "remembers": ("--full-repair-interval", "off")}
+VARIANTS = {"collects": ("--full-repair-interval", "10s"), "keeps": ("--full-repair-interval", "off")}
 WORKLOAD = ("mixed", "--mix", "put=60,delete=40", "--keys", "200000", "--value-bytes", "1024", "--ack", "2", "--from", "3")
-# What was deleted last is below the GC threshold after the grace and a full repair, and gone after one more: that
+# What was deleted last is below the GC threshold after the GC grace and a full repair, and gone after one more: that
 # takes 30 s at best. Both clusters get the same time.
 REST_SECONDS = 60
 
@@ -65,7 +65,7 @@ def beside_each_other(arguments):
         figure(f"{name}: write amplification", median(name, "amplification"), "times what was written")
         figure(f"{name}: CPU", median(name, "cpu"), "us a request", decimals=1)
         figure(f"{name}: tables", median(name, "tables"), "MiB, all nodes", decimals=0)
-    figure("forgets: tombstones left", median("forgets", "tombstones"), "in tables", at_most(0), 0)
+    figure("collects: tombstones left", median("collects", "tombstones"), "in tables", at_most(0), 0)
 
 
 def main():
@@ -73,7 +73,7 @@ def main():
     parser.add_argument("--rate", type=int, default=6000, help="operations a second (6000)")
     arguments = parser.parse_args()
     in_turn(arguments, lambda: beside_each_other(arguments))
-    print_verdicts()
+    print_summary()
 
 
 main()

@@ -33,7 +33,7 @@ pub use coordinator::{
     WriteActions, WriteEvent,
 };
 pub use hint_limits::{HintLimits, HintSegment};
-pub use layout::{Epoch, Layout};
+pub use layout::{Epoch, Layout, Quorum, WhichList};
 pub use members::{
     Member, MemberError, Members, MembersError, NODES_MAX, NodeId, NodeUrl, NodeUrlError,
 };

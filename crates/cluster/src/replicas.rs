@@ -79,6 +79,8 @@ pub enum Miss {
     Refused,
     /// It is of an older release, which does not know the request.
     Unsupported,
+    /// Its list of members is a later one, which the sender has to adopt first.
+    OtherEpoch,
     /// It has too much to do.
     Overloaded,
     /// Its disk is full.
@@ -129,7 +131,7 @@ impl Fate {
             Self::Unanswered => "unanswered",
             Self::Missed(Miss::Timeout) => "timeout",
             Self::Missed(Miss::Suspected) => "suspected",
-            Self::Missed(Miss::Refused) => "refused",
+            Self::Missed(Miss::Refused | Miss::OtherEpoch) => "refused",
             Self::Missed(Miss::Unsupported) => "unsupported",
             Self::Missed(Miss::Overloaded) => "overloaded",
             Self::Missed(Miss::Full) => "full",

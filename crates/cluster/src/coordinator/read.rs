@@ -24,6 +24,12 @@
 //! reads also repair replicas beyond the first `c`, in the order of the preference list: never
 //! going back is more important than the number of copies.
 //!
+//! **While the list of members changes** a key may have two groups of replicas
+//! ([`Quorum`](crate::Quorum)). The read replies once `ack` replicas of *each* hold the newest
+//! version, by their answers or by repairs that count. If one group were enough, a read of the one
+//! and the next of the other could go back. A replica that is in both counts in both, so the shell
+//! prefers those. A version belongs on the first `c` replicas of either preference list.
+//!
 //! **Tombstone GC.** Each answer names the GC threshold of its store, below which
 //! stores may have dropped what is dead. A dead version below the greatest threshold named is as
 //! good as no version: the read answers that there is none, and repairs nobody with it,
@@ -43,6 +49,7 @@
 use super::Decision;
 use super::read_progress::{AllProgress, ReadProgress, Version};
 use super::read_steps::{ReadAction, ReadActions, ReadEvent};
+use crate::layout::{Group, Quorum};
 use crate::placement::REPLICAS_INLINE;
 use crate::repair::is_absent;
 use crate::replicas::{Fate, Miss, ReplicaIndex, Replicas};
@@ -56,12 +63,13 @@ pub const TIMES_ANEW_MAX: u8 = 12;
 /// The coordination of one read.
 #[derive(Clone, Debug)]
 pub struct Read {
-    replicas: Replicas,
+    quorum: Quorum,
     stage: Stage,
-    /// How many answers to gather: `ack`, and one more for each replica that was slow.
+    /// How many answers of each list to gather: `ack`, and one more for each replica that was
+    /// slow.
     wanted: u8,
-    /// The replicas to ask when one is needed.
-    untried: smallvec::IntoIter<[ReplicaIndex; REPLICAS_INLINE]>,
+    /// All replicas in the order in which to ask them.
+    preference: SmallVec<[ReplicaIndex; REPLICAS_INLINE]>,
     freshest: Option<Entry>,
     /// Whether the freshest version is dead.
     is_freshest_dead: bool,
@@ -90,46 +98,51 @@ enum Stage {
 }
 
 impl Read {
-    /// Begins a read. `preference` holds the replicas of the key, the first
-    /// choice first and those known to be down last.
+    /// Begins a read. `preference` holds the replicas of the key, the first choice first and those
+    /// known to be down last. In a change, of those that are up, the ones that count in both lists
+    /// come first.
     #[must_use]
     pub fn start(
-        replicas: Replicas,
+        quorum: impl Into<Quorum>,
         preference: impl IntoIterator<Item = ReplicaIndex>,
         actions: &mut ReadActions,
     ) -> Self {
-        Self::start_with(replicas, replicas.ack, preference, actions)
+        let quorum = quorum.into();
+        let wanted = quorum.replicas().ack;
+        Self::start_with(quorum, wanted, preference, actions)
     }
 
     /// The same, but it asks all replicas at once, so that it finds and repairs each that is
     /// stale.
     #[must_use]
     pub fn start_asking_all(
-        replicas: Replicas,
+        quorum: impl Into<Quorum>,
         preference: impl IntoIterator<Item = ReplicaIndex>,
         actions: &mut ReadActions,
     ) -> Self {
-        Self::start_with(replicas, replicas.from, preference, actions)
+        let quorum = quorum.into();
+        let wanted = quorum.replicas().from;
+        Self::start_with(quorum, wanted, preference, actions)
     }
 
     fn start_with(
-        replicas: Replicas,
+        quorum: Quorum,
         wanted: u8,
         preference: impl IntoIterator<Item = ReplicaIndex>,
         actions: &mut ReadActions,
     ) -> Self {
-        let untried: SmallVec<[ReplicaIndex; REPLICAS_INLINE]> = preference.into_iter().collect();
+        let progress = AllProgress::new(&quorum);
         let mut read = Self {
-            replicas,
+            quorum,
             stage: Stage::Gathering,
             wanted,
-            untried: untried.into_iter(),
+            preference: preference.into_iter().collect(),
             freshest: None,
             is_freshest_dead: false,
             forgotten: Timestamp::ZERO,
             forgotten_by_holders: Timestamp::ZERO,
             times_anew: 0,
-            progress: AllProgress::new(replicas),
+            progress,
         };
         read.advance(actions);
         read
@@ -291,7 +304,7 @@ impl Read {
             }
         }
         if matches!(self.stage, Stage::Gathering | Stage::Pausing) {
-            let acks = self.progress.answers();
+            let acks = self.answers();
             let decision = if self.may_reply() {
                 Decision::Enough { acks }
             } else {
@@ -307,10 +320,10 @@ impl Read {
 
     /// Goes on as far as what is known allows.
     fn advance(&mut self, actions: &mut ReadActions) {
-        let ack = self.replicas.ack;
+        let ack = self.quorum.replicas().ack;
         if self.stage == Stage::Gathering {
             self.ask(actions);
-            let acks = self.progress.answers();
+            let acks = self.answers();
             if self.may_reply() {
                 self.reply(Decision::Enough { acks }, actions);
             } else if acks >= ack {
@@ -318,15 +331,16 @@ impl Read {
                 self.repair_beyond(actions);
             }
             // Too few answers can still come, or too few replicas could be repaired.
-            let is_hopeless = acks + self.progress.asked() < ack
-                || self.progress.asked() + self.progress.repairing() == 0;
+            let is_hopeless = self.least(|progress| progress.is_answer() || progress.is_asked())
+                < ack
+                || !self.progress.is_underway();
             if self.stage == Stage::Gathering && is_hopeless && !self.begin_anew(actions) {
                 self.reply(self.not_enough(), actions);
             }
         }
         if self.stage == Stage::Replied {
             self.repair_own(actions);
-            if self.progress.asked() + self.progress.repairing() == 0 {
+            if !self.progress.is_underway() {
                 self.stage = Stage::Done;
                 actions.push(ReadAction::Done);
             }
@@ -340,13 +354,10 @@ impl Read {
         let has_risen = self.progress.iter().any(|progress| {
             matches!(progress, ReadProgress::Unrepaired(Miss::Obsolete { below }) if *below > named)
         });
-        let are_enough = self.progress.answers() >= self.replicas.ack && self.progress.fresh() > 0;
+        let are_enough = self.answers() >= self.quorum.replicas().ack
+            && self.progress.iter().any(ReadProgress::is_fresh);
         let may_ask = self.times_anew < TIMES_ANEW_MAX;
-        if !has_risen
-            || !are_enough
-            || !may_ask
-            || self.progress.asked() + self.progress.repairing() > 0
-        {
+        if !has_risen || !are_enough || !may_ask || self.progress.is_underway() {
             return false;
         }
         self.times_anew += 1;
@@ -362,7 +373,7 @@ impl Read {
 
     /// Asks all replicas that have answered.
     fn ask_anew(&mut self, actions: &mut ReadActions) {
-        for replica in self.replicas.indexes() {
+        for replica in self.quorum.indexes() {
             if let Some(progress @ (ReadProgress::Answered { .. } | ReadProgress::Unrepaired(_))) =
                 self.progress_of(replica)
             {
@@ -383,53 +394,91 @@ impl Read {
         actions.push(ReadAction::Reply(decision));
     }
 
-    /// Asks until enough answers have come or can come, or no replica is left. A replica
-    /// that could not be repaired does not count, because it does not hold the version.
+    /// Asks until enough answers of each list have come or can come, or no replica is left.
     fn ask(&mut self, actions: &mut ReadActions) {
-        while self.counted() + self.progress.asked() < self.wanted
-            && let Some(replica) = self.untried.next()
+        while let Some(replica) = self.next_to_ask()
+            && let Some(progress) = self.progress_of(replica)
         {
-            if let Some(progress @ ReadProgress::Untried) = self.progress_of(replica) {
-                *progress = ReadProgress::Asked;
-                actions.push(ReadAction::Ask { replica });
-            }
+            *progress = ReadProgress::Asked;
+            actions.push(ReadAction::Ask { replica });
         }
     }
 
-    /// Whether the read may reply: `ack` answers are fresh or need no repair, and enough
-    /// replicas hold the freshest version for later reads to meet it. Once a majority
-    /// holds it, the answer of a replica that cannot be repaired counts as well.
+    /// The next replica of a list of which too few answers have come and can come. A replica that
+    /// could not be repaired does not count, because it does not hold the version.
+    fn next_to_ask(&self) -> Option<ReplicaIndex> {
+        let progress = self.progress.as_slice();
+        let is_forgotten = self.is_forgotten();
+        let is_short = |group: &Group<'_>| {
+            let may_count = |each: &ReadProgress| each.is_asked() || each.counts(is_forgotten);
+            group.count(progress, may_count) < self.wanted
+        };
+        let is_untried = |replica: &ReplicaIndex| {
+            progress.get(replica.as_usize()) == Some(&ReadProgress::Untried)
+        };
+        let mut short = self.quorum.groups().filter(is_short);
+        short.find_map(|group| {
+            let mut preference = self.preference.iter();
+            let next = preference.find(|it| is_untried(it) && group.contains(**it));
+            next.copied()
+        })
+    }
+
+    /// Whether the read may reply: in each list `ack` answers are fresh or need no repair, and
+    /// enough replicas hold the freshest version for later reads to meet it.
     fn may_reply(&self) -> bool {
+        let ack = self.quorum.replicas().ack;
         if self.is_forgotten() {
-            return self.progress.answers() >= self.replicas.ack;
+            return self.answers() >= ack;
         }
-        let beyond = self.progress.iter().skip(self.copies());
-        let left_alone = beyond.filter(|progress| progress.is_stale()).count() as u8;
-        let fresh = self.progress.fresh();
-        let spared = if fresh > self.replicas.from / 2 {
-            self.progress.unrepaired()
+        let copies = self.copies();
+        self.quorum
+            .groups()
+            .all(|group| self.may_reply_by(group, copies))
+    }
+
+    /// Whether the replicas of a list suffice for a reply. Once a majority holds the freshest
+    /// version, the answer of a replica that cannot be repaired counts as well.
+    fn may_reply_by(&self, group: Group<'_>, copies: u8) -> bool {
+        let Replicas { ack, from } = self.quorum.replicas();
+        let progress = self.progress.as_slice();
+        let left_alone = group.of(progress).filter(|(replica, progress)| {
+            progress.is_stale() && !self.quorum.is_own(*replica, copies)
+        });
+        let left_alone = left_alone.count() as u8;
+        let fresh = group.count(progress, ReadProgress::is_fresh);
+        let spared = if fresh > from / 2 {
+            group.count(progress, ReadProgress::is_unrepaired)
         } else {
             0
         };
-        fresh >= self.holders_min() && fresh + left_alone + spared >= self.replicas.ack
+        fresh >= self.holders_min() && fresh + left_alone + spared >= ack
     }
 
     /// Repairs the stale ones of the replicas that the freshest version is written for.
     fn repair_own(&mut self, actions: &mut ReadActions) {
-        for replica in self.replicas.indexes().take(self.copies()) {
-            self.repair(replica, actions);
+        let copies = self.copies();
+        for replica in self.quorum.indexes() {
+            if self.quorum.is_own(replica, copies) {
+                self.repair(replica, actions);
+            }
         }
     }
 
-    /// Repairs beyond those replicas as long as too few would hold the freshest version.
+    /// Repairs beyond those replicas as long as too few of a list would hold the freshest version.
     fn repair_beyond(&mut self, actions: &mut ReadActions) {
-        for replica in self.replicas.indexes().skip(self.copies()) {
+        let copies = self.copies();
+        for replica in self.quorum.indexes() {
             // A replica that is being repaired with an older version is checked again
             // after that repair.
-            if self.progress.fresh() + self.progress.repairing() >= self.holders_min() {
-                return;
+            let is_short = |group: Group<'_>| {
+                let will_hold = |each: &ReadProgress| each.is_fresh() || each.is_repairing();
+                group.contains(replica)
+                    && group.count(self.progress.as_slice(), will_hold) < self.holders_min()
+            };
+            if !self.quorum.is_own(replica, copies) && self.quorum.groups().any(is_short) {
+                self.repair(replica, actions);
             }
-            self.repair(replica, actions);
         }
     }
 
@@ -456,27 +505,33 @@ impl Read {
         })
     }
 
-    /// How many answers count: a replica that could not be repaired does not, unless
-    /// there is nothing to repair it with.
+    /// How many replicas of each list have answered.
+    fn answers(&self) -> u8 {
+        self.least(ReadProgress::is_answer)
+    }
+
+    /// How many answers of each list count.
     fn counted(&self) -> u8 {
-        if self.is_forgotten() {
-            self.progress.answers()
-        } else {
-            self.progress.answers() - self.progress.unrepaired()
-        }
+        let is_forgotten = self.is_forgotten();
+        self.least(|progress| progress.counts(is_forgotten))
     }
 
-    /// How many replicas the freshest version is written for: the first of the preference list.
-    fn copies(&self) -> usize {
+    /// The least number in a list of replicas for which `is` holds.
+    fn least(&self, is: impl Fn(&ReadProgress) -> bool) -> u8 {
+        self.quorum.least(self.progress.as_slice(), is)
+    }
+
+    /// How many replicas the freshest version is written for: the first of each preference list.
+    fn copies(&self) -> u8 {
         let copies = self.freshest.as_ref().map_or(0, Entry::copies);
-        usize::from(copies.min(self.replicas.from))
+        copies.min(self.quorum.replicas().from)
     }
 
-    /// How many replicas must hold the freshest version for no later read to miss it.
+    /// How many replicas of each list must hold the freshest version for no later read to miss it.
     fn holders_min(&self) -> u8 {
-        let Replicas { from, .. } = self.replicas;
-        if self.replicas.overlap() {
-            from - from / 2
+        let replicas = self.quorum.replicas();
+        if replicas.overlap() {
+            replicas.from - replicas.from / 2
         } else {
             0
         }

@@ -1,7 +1,8 @@
 //! What a read knows about its replicas.
 
+use crate::layout::Quorum;
 use crate::placement::REPLICAS_INLINE;
-use crate::replicas::{Fate, Miss, ReplicaIndex, Replicas};
+use crate::replicas::{Fate, Miss, ReplicaIndex};
 use smallvec::SmallVec;
 
 /// What is known of a replica.
@@ -31,6 +32,50 @@ pub(super) enum Version {
 }
 
 impl ReadProgress {
+    /// Whether it was asked and has not answered.
+    pub(super) fn is_asked(&self) -> bool {
+        matches!(self, Self::Asked)
+    }
+
+    /// Whether it has answered.
+    pub(super) fn is_answer(&self) -> bool {
+        matches!(
+            self,
+            Self::Answered { .. } | Self::Repairing { .. } | Self::Unrepaired(_)
+        )
+    }
+
+    /// Whether its answer counts: one that could not be repaired does not, unless there is nothing
+    /// to repair it with.
+    pub(super) fn counts(&self, is_forgotten: bool) -> bool {
+        match self {
+            Self::Answered { .. } | Self::Repairing { .. } => true,
+            Self::Unrepaired(_) => is_forgotten,
+            Self::Untried | Self::Asked | Self::Missed(_) => false,
+        }
+    }
+
+    /// Whether it has answered with an older version, and could not be repaired.
+    pub(super) fn is_unrepaired(&self) -> bool {
+        matches!(self, Self::Unrepaired(_))
+    }
+
+    /// Whether it is being repaired.
+    pub(super) fn is_repairing(&self) -> bool {
+        matches!(self, Self::Repairing { .. })
+    }
+
+    /// Whether it holds the freshest version.
+    pub(super) fn is_fresh(&self) -> bool {
+        matches!(
+            self,
+            Self::Answered {
+                holds: Version::Freshest,
+                ..
+            }
+        )
+    }
+
     /// Whether it holds an older version and is not being repaired.
     pub(super) fn is_stale(&self) -> bool {
         matches!(
@@ -49,13 +94,17 @@ pub(super) struct AllProgress(SmallVec<[ReadProgress; REPLICAS_INLINE]>);
 
 impl AllProgress {
     /// No replica was asked.
-    pub(super) fn new(replicas: Replicas) -> Self {
-        let from = usize::from(replicas.from);
-        Self(SmallVec::from_elem(ReadProgress::Untried, from))
+    pub(super) fn new(quorum: &Quorum) -> Self {
+        let nodes = usize::from(quorum.nodes());
+        Self(SmallVec::from_elem(ReadProgress::Untried, nodes))
     }
 
     pub(super) fn get_mut(&mut self, replica: ReplicaIndex) -> Option<&mut ReadProgress> {
         self.0.get_mut(replica.as_usize())
+    }
+
+    pub(super) fn as_slice(&self) -> &[ReadProgress] {
+        &self.0
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &ReadProgress> {
@@ -66,48 +115,9 @@ impl AllProgress {
         self.0.iter_mut()
     }
 
-    /// How many are asked and have not answered.
-    pub(super) fn asked(&self) -> u8 {
-        self.count(|progress| matches!(progress, ReadProgress::Asked))
-    }
-
-    /// How many have answered.
-    pub(super) fn answers(&self) -> u8 {
-        self.count(|progress| {
-            matches!(
-                progress,
-                ReadProgress::Answered { .. }
-                    | ReadProgress::Repairing { .. }
-                    | ReadProgress::Unrepaired(_)
-            )
-        })
-    }
-
-    /// How many have answered with an older version, and could not be repaired.
-    pub(super) fn unrepaired(&self) -> u8 {
-        self.count(|progress| matches!(progress, ReadProgress::Unrepaired(_)))
-    }
-
-    /// How many are being repaired.
-    pub(super) fn repairing(&self) -> u8 {
-        self.count(|progress| matches!(progress, ReadProgress::Repairing { .. }))
-    }
-
-    /// How many hold the freshest version.
-    pub(super) fn fresh(&self) -> u8 {
-        self.count(|progress| {
-            matches!(
-                progress,
-                ReadProgress::Answered {
-                    holds: Version::Freshest,
-                    ..
-                }
-            )
-        })
-    }
-
-    fn count(&self, is: impl Fn(&ReadProgress) -> bool) -> u8 {
-        // There are `from` replicas, which is a u8.
-        self.0.iter().filter(|progress| is(progress)).count() as u8
+    /// Whether a replica is still to answer, or to store a repair.
+    pub(super) fn is_underway(&self) -> bool {
+        let mut all = self.0.iter();
+        all.any(|progress| progress.is_asked() || progress.is_repairing())
     }
 }

@@ -46,10 +46,19 @@
 //! a replica may have stored it, or is down and may get it as a hint before its closed timestamp
 //! rises, the write fails: a repair session or a read repair may bring the first timestamp to the
 //! other replicas, and with a second one the write might be read twice, with another write between.
+//!
+//! **While the list of members changes** a key may have two groups of replicas ([`Quorum`]). The
+//! write goes to the union of both, and needs `ack` replicas of each. Only one group judges the
+//! first timestamp: of its replicas `ack` must have held nothing newer, and the second timestamp
+//! lies above what they named. Of the other group it is enough that `ack` replicas have stored the
+//! write. A replica that refuses the write because its list is a later one
+//! ([`Miss::OtherEpoch`]) might have acked it, and requests of the later list may return the first
+//! timestamp. So such a write gets no second one.
 
 use super::Decision;
+use crate::layout::{Group, Quorum};
 use crate::placement::REPLICAS_INLINE;
-use crate::replicas::{Fate, Miss, ReplicaIndex, Replicas};
+use crate::replicas::{Fate, Miss, ReplicaIndex};
 use base::{NewerVersion, Timestamp};
 use smallvec::SmallVec;
 
@@ -132,7 +141,7 @@ pub type WriteActions = SmallVec<[WriteAction; REPLICAS_INLINE + 2]>;
 /// The coordination of one write.
 #[derive(Clone, Debug)]
 pub struct Write {
-    replicas: Replicas,
+    quorum: Quorum,
     round: Round,
     timestamp: Timestamp,
     stage: Stage,
@@ -184,13 +193,13 @@ impl Write {
     /// known not to answer, and why.
     #[must_use]
     pub fn start(
-        replicas: Replicas,
+        quorum: impl Into<Quorum>,
         timestamp: Timestamp,
         down_reason: impl Fn(ReplicaIndex) -> Option<Miss>,
         actions: &mut WriteActions,
     ) -> Self {
         let mut write = Self {
-            replicas,
+            quorum: quorum.into(),
             round: Round::First,
             timestamp,
             stage: Stage::Gathering,
@@ -258,7 +267,7 @@ impl Write {
         self.is_patient
             && self.stage == Stage::Gathering
             && self.round == Round::First
-            && self.stored() > self.acks()
+            && self.stored_in(self.quorum.judge()) > self.acks_in(self.quorum.judge())
     }
 
     /// The timestamp of the round that the write is in.
@@ -284,7 +293,7 @@ impl Write {
     ) {
         let round = self.round;
         self.progress.clear();
-        for replica in self.replicas.indexes() {
+        for replica in self.quorum.indexes() {
             let (progress, action) = match down_reason(replica) {
                 Some(why) => {
                     let hint = Hint::Underway;
@@ -344,10 +353,10 @@ impl Write {
             self.reply(Decision::Enough { acks }, actions);
         }
         if self.stage == Stage::Replied {
-            if self.stored() > 0 {
+            if self.progress.iter().any(WriteProgress::is_stored) {
                 self.keep_hints(actions);
             }
-            if self.awaited() == 0 && !self.keeps_hints() {
+            if !self.awaits() && !self.keeps_hints() {
                 self.stage = Stage::Done;
                 actions.push(WriteAction::Done);
             }
@@ -357,18 +366,25 @@ impl Write {
     /// Decides whether the acks are enough, may still become enough, or need a second
     /// timestamp.
     fn gather(&mut self, acks: u8, actions: &mut WriteActions) {
-        let (ack, awaited, stored) = (self.replicas.ack, self.awaited(), self.stored());
+        let ack = self.quorum.replicas().ack;
+        let may_store = |progress: &WriteProgress| progress.is_stored() || progress.is_awaited();
         if acks >= ack {
             self.stage = Stage::Keeping;
         } else if let Some(fence) = self.fence_to_pass() {
             // The replicas that have not answered may still store the first timestamp.
-            if awaited == 0 {
+            if !self.awaits() {
                 self.stage = Stage::TimestampPush;
                 actions.push(WriteAction::Push { above: fence });
             }
-        } else if stored + awaited < ack {
+        } else if self.quorum.least(&self.progress, may_store) < ack {
             self.reply(Decision::NotEnough { acks }, actions);
-        } else if stored >= ack && (acks + awaited < ack || !self.is_patient) {
+        } else if self.quorum.least(&self.progress, WriteProgress::is_stored) >= ack
+            && (self.may_ack_in(self.quorum.judge()) < ack || !self.is_patient)
+        {
+            if self.is_of_other_epoch() {
+                self.reply(Decision::NotEnough { acks }, actions);
+                return;
+            }
             // In the second round every replica that has stored the write acks.
             let above = self.newest_named().unwrap_or(self.timestamp);
             self.stage = Stage::TimestampPush;
@@ -376,11 +392,27 @@ impl Write {
         }
     }
 
+    /// Whether a replica has refused the write because of the list of members it was sent by.
+    fn is_of_other_epoch(&self) -> bool {
+        self.progress.iter().any(|progress| {
+            matches!(
+                progress,
+                WriteProgress::Missed {
+                    why: Miss::OtherEpoch,
+                    ..
+                }
+            )
+        })
+    }
+
     /// The greatest closed timestamp that the first timestamp was below, if a second one may be
     /// stored by enough replicas: no replica has the first, nor may any get it.
     fn fence_to_pass(&self) -> Option<Timestamp> {
-        let refused = self.count(|progress| progress.fence().is_some());
-        let may_pass = self.round == Round::First && refused + self.awaited() == self.replicas.from;
+        let may_pass = self.round == Round::First
+            && self
+                .progress
+                .iter()
+                .all(|progress| progress.fence().is_some() || progress.is_awaited());
         let fences = self.progress.iter().filter_map(WriteProgress::fence);
         fences.max().filter(|_| may_pass)
     }
@@ -392,7 +424,7 @@ impl Write {
 
     fn keep_hints(&mut self, actions: &mut WriteActions) {
         let round = self.round;
-        for (replica, progress) in self.replicas.indexes().zip(&mut self.progress) {
+        for (replica, progress) in self.quorum.indexes().zip(&mut self.progress) {
             if let WriteProgress::Missed { hint, .. } = progress
                 && *hint == Hint::Owed
             {
@@ -402,44 +434,65 @@ impl Write {
         }
     }
 
-    /// How many replicas have acknowledged the write.
+    /// How many replicas of each list have acknowledged the write.
     fn acks(&self) -> u8 {
-        match self.round {
-            Round::First => {
-                self.count(|progress| *progress == WriteProgress::Stored(NewerVersion::None))
-            }
-            Round::Second => self.stored(),
+        let acks = self.quorum.groups().map(|group| self.acks_in(group));
+        acks.min().unwrap_or(0)
+    }
+
+    /// How many replicas of a list have acknowledged the write. Where it does not judge, it is
+    /// enough to have stored it.
+    fn acks_in(&self, group: Group<'_>) -> u8 {
+        if self.round == Round::First && group == self.quorum.judge() {
+            group.count(&self.progress, WriteProgress::is_clean)
+        } else {
+            self.stored_in(group)
         }
     }
 
-    fn stored(&self) -> u8 {
-        self.count(|progress| matches!(progress, WriteProgress::Stored(_)))
+    /// How many replicas of the list that judges may still hold nothing newer.
+    fn may_ack_in(&self, judge: Group<'_>) -> u8 {
+        match self.round {
+            Round::First => judge.count(&self.progress, |progress| {
+                progress.is_clean() || progress.is_awaited()
+            }),
+            Round::Second => judge.count(&self.progress, |progress| {
+                progress.is_stored() || progress.is_awaited()
+            }),
+        }
+    }
+
+    fn stored_in(&self, group: Group<'_>) -> u8 {
+        group.count(&self.progress, WriteProgress::is_stored)
     }
 
     /// What the second timestamp must be above: the newest version that a replica held,
-    /// among the replicas that have stored the write.
+    /// among the replicas of the list that judges that have stored the write.
     ///
     /// One of any `ack` replicas has what was acknowledged before. So if `ack` replicas
     /// know what they held, the bounds of the others are left out, because they may be
     /// so high that peers would refuse a timestamp above them.
     fn newest_named(&self) -> Option<Timestamp> {
+        let judge = self.quorum.judge();
         let is_certain = |progress: &WriteProgress| {
             matches!(
                 progress,
                 WriteProgress::Stored(NewerVersion::None | NewerVersion::At(_))
             )
         };
-        let suffices = self.count(is_certain) >= self.replicas.ack;
-        let named = self.progress.iter().filter_map(|progress| match progress {
-            WriteProgress::Stored(NewerVersion::At(newest)) => Some(*newest),
-            WriteProgress::Stored(NewerVersion::Unknown(bound)) if !suffices => Some(*bound),
-            _ => None,
-        });
+        let suffices = judge.count(&self.progress, is_certain) >= self.quorum.replicas().ack;
+        let named = judge
+            .of(&self.progress)
+            .filter_map(|(_, progress)| match progress {
+                WriteProgress::Stored(NewerVersion::At(newest)) => Some(*newest),
+                WriteProgress::Stored(NewerVersion::Unknown(bound)) if !suffices => Some(*bound),
+                _ => None,
+            });
         named.max()
     }
 
-    fn awaited(&self) -> u8 {
-        self.count(|progress| *progress == WriteProgress::Awaited)
+    fn awaits(&self) -> bool {
+        self.progress.iter().any(WriteProgress::is_awaited)
     }
 
     fn keeps_hints(&self) -> bool {
@@ -453,14 +506,22 @@ impl Write {
             )
         })
     }
-
-    fn count(&self, is: impl Fn(&WriteProgress) -> bool) -> u8 {
-        // There are at most `from` replicas, which is a u8.
-        self.progress.iter().filter(|progress| is(progress)).count() as u8
-    }
 }
 
 impl WriteProgress {
+    fn is_awaited(&self) -> bool {
+        *self == Self::Awaited
+    }
+
+    fn is_stored(&self) -> bool {
+        matches!(self, Self::Stored(_))
+    }
+
+    /// Whether it has stored the write, and held nothing newer.
+    fn is_clean(&self) -> bool {
+        *self == Self::Stored(NewerVersion::None)
+    }
+
     /// The closed timestamp that the write was below.
     fn fence(&self) -> Option<Timestamp> {
         match self {

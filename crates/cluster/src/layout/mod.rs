@@ -3,6 +3,11 @@
 //! A [`Layout`] never changes. Each request, session, page and scan keeps the one that it began
 //! with, so that it counts over the same nodes from begin to end.
 
+mod quorum;
+
+pub(crate) use quorum::Group;
+pub use quorum::{Quorum, WhichList};
+
 use crate::members::{Members, NodeId};
 use crate::placement::{Placement, PreferenceList};
 

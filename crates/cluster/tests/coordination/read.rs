@@ -1,6 +1,6 @@
 //! Golden cases of the coordination of reads.
 //!
-//! Events: `read A/F [prefer R..]` begins; `R has VERSION`, `R missed WHY`, `R
+//! Events: `read A/F [prefer R..]` begins, with `A/F` as [`script::quorum`] reads it; `R has VERSION`, `R missed WHY`, `R
 //! repaired [newer T|unknown T]`, `R repair missed WHY`, `R slow`, `resumed` and `deadline` go on; `receipt`
 //! tells what became of it, `freshest` the merged answer.
 //!
@@ -71,16 +71,16 @@ fn step(machine: &mut Option<Machine>, event: &str) -> String {
     let mut actions = ReadActions::new();
     let words: Vec<&str> = event.split(' ').collect();
     if let ["read", replicas, ref prefer @ ..] = words[..] {
-        let replicas = script::replicas(replicas);
-        let from = replicas.from;
+        let quorum = script::quorum(replicas);
+        let from = quorum.replicas().from;
         let mut preference: Vec<ReplicaIndex> = prefer
             .iter()
             .filter_map(|word| word.parse().ok().map(ReplicaIndex::new))
             .collect();
         if preference.is_empty() {
-            preference.extend(replicas.indexes());
+            preference.extend(quorum.indexes());
         }
-        let read = Read::start(replicas, preference, &mut actions);
+        let read = Read::start(quorum, preference, &mut actions);
         return tell(&actions, &machine.insert(Machine { read, from }).read, from);
     }
     let Machine { read, from } = machine.as_mut().unwrap();

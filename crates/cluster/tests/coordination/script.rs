@@ -88,12 +88,34 @@ pub(crate) fn replicas(text: &str) -> cluster::Replicas {
     cluster::Replicas::new(ack.parse().unwrap(), from.parse().unwrap()).unwrap()
 }
 
-/// A miss by its word in the receipt.
+/// `A/F`, and in a change `A/F>RRR:old` or `A/F>RRR:new`: the replicas in the new list, which are
+/// single digits, and the list that judges. The old list has the first F.
+pub(crate) fn quorum(text: &str) -> cluster::Quorum {
+    let Some((pair, change)) = text.split_once('>') else {
+        return replicas(text).into();
+    };
+    let replicas = replicas(pair);
+    let (new, judge) = change.split_once(':').unwrap();
+    let node = |digit: u8| cluster::NodeId::new(digit - b'0');
+    let new: Vec<cluster::NodeId> = new.bytes().map(node).collect();
+    let judge = match judge {
+        "old" => cluster::WhichList::Old,
+        "new" => cluster::WhichList::New,
+        _ => panic!("unknown list: {judge}"),
+    };
+    let old = (0..replicas.from).map(cluster::NodeId::new).collect();
+    cluster::Quorum::of_two(replicas, old, &new, judge).1
+}
+
+/// A miss by its word in the receipt; `other-epoch` has that of `refused`.
 pub(crate) fn miss(word: &str) -> cluster::Miss {
     use cluster::{Fate, Miss};
     if let Some(below) = word.strip_prefix("obsolete-") {
         let below = base::Timestamp::from_u64(below.parse().unwrap());
         return Miss::Obsolete { below };
+    }
+    if word == "other-epoch" {
+        return Miss::OtherEpoch;
     }
     [
         Miss::Timeout,

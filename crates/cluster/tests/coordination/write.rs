@@ -1,6 +1,6 @@
 //! Golden cases of the coordination of writes.
 //!
-//! Events: `write A/F timestamp T [down R..]` begins; `R stored [newer T|unknown T]`,
+//! Events: `write A/F timestamp T [down R..]` begins, with `A/F` as [`script::quorum`] reads it; `R stored [newer T|unknown T]`,
 //! `R missed WHY`, `R hint kept`, `pushed T [down R..]`, `no timestamp`, `half
 //! time` and `deadline` go on; `first: EVENT` is one of the first round that
 //! comes in the second; `receipt` tells what became of it. `half time?` asks
@@ -24,7 +24,7 @@ fn step(machine: &mut Option<Machine>, event: &str) -> String {
     let mut actions = WriteActions::new();
     let words: Vec<&str> = event.split(' ').collect();
     if let ["write", replicas, "timestamp", at, ref down @ ..] = words[..] {
-        let replicas = script::replicas(replicas);
+        let replicas = script::quorum(replicas);
         let write = Write::start(replicas, timestamp(at), down_reason(down), &mut actions);
         let round = Round::First;
         *machine = Some(Machine { write, round });

@@ -310,6 +310,7 @@ fn code_of_miss(miss: Miss) -> u8 {
         Miss::Failed => 5,
         Miss::Learner => 6,
         Miss::Undecided => 8,
+        Miss::OtherEpoch => 9,
         Miss::Obsolete { .. } => OBSOLETE,
     }
 }

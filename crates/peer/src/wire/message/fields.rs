@@ -158,6 +158,7 @@ pub(super) fn miss_of_code(code: u8) -> Option<Miss> {
         5 => Miss::Failed,
         6 => Miss::Learner,
         8 => Miss::Undecided,
+        9 => Miss::OtherEpoch,
         _ => return None,
     })
 }

@@ -12,6 +12,7 @@
 //!                                    | 7 obsolete, closed timestamp or GC threshold u64
 //!                                    | 8 undecided
 //!                                          (7 and 8 only with the feature `GC_THRESHOLD`)
+//!                                    | 9 other epoch
 //!    7  ping                                (call: any number, which the pong repeats)
 //!    8  pong     wall clock in ms u64
 //!    9  piece    the next bytes of the value of this call

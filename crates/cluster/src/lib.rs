@@ -18,7 +18,7 @@ mod clock;
 pub mod comparison;
 pub mod coordinator;
 mod hint_limits;
-mod layout;
+pub mod layout;
 mod members;
 mod node_table;
 pub mod pages;
@@ -35,7 +35,7 @@ pub use coordinator::{
 pub use hint_limits::{HintLimits, HintSegment};
 pub use layout::{Epoch, Layout, Quorum, WhichList};
 pub use members::{
-    Member, MemberError, Members, MembersError, NODES_MAX, NodeId, NodeUrl, NodeUrlError,
+    Member, MemberError, Members, MembersError, NODES_MAX, NodeId, NodeSet, NodeUrl, NodeUrlError,
 };
 pub use node_table::NodeTable;
 pub use placement::{Placement, PreferenceList};

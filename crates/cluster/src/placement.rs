@@ -29,6 +29,9 @@ pub type PreferenceList = SmallVec<[NodeId; REPLICAS_INLINE]>;
 pub struct Placement {
     /// The nodes and the hashes of their names, by ascending IDs.
     nodes: Box<[(NodeId, u64)]>,
+    /// The number of each node's zone, in the order of `nodes`; `None` if each node is in a zone of
+    /// its own.
+    zones: Option<Box<[u8]>>,
 }
 
 /// A node's score for a key. The derived order decides which node comes first: by
@@ -56,10 +59,38 @@ impl Placement {
 
     /// A placement over the nodes with these IDs, which ascend, and names.
     fn with_ids<'a>(nodes: impl Iterator<Item = (NodeId, &'a str)>) -> Self {
-        let hashed = nodes.map(|(node, name)| (node, xxh3_64(name.as_bytes())));
+        Self::listed(nodes.map(|(node, name)| (node, name, None)))
+    }
+
+    /// A placement over nodes with these IDs, which ascend, names and zones. There are at most
+    /// [`NODES_MAX`]; the rest of a longer list is left out.
+    #[must_use]
+    pub fn listed<'a>(nodes: impl IntoIterator<Item = (NodeId, &'a str, Option<&'a str>)>) -> Self {
+        let nodes = nodes.into_iter().take(NODES_MAX);
+        let listed: Vec<(NodeId, &str, Option<&str>)> = nodes.collect();
+        let zone_of = |index: usize, zone: Option<&str>| {
+            // A node without a zone is alone in the one with its own number.
+            let first = zone.and_then(|zone| listed.iter().position(|it| it.2 == Some(zone)));
+            first.unwrap_or(index) as u8
+        };
+        let zones = listed.iter().enumerate();
+        let zones: Box<[u8]> = zones.map(|(index, it)| zone_of(index, it.2)).collect();
+        let is_shared = zones
+            .iter()
+            .zip(0..)
+            .any(|(zone, index): (_, u8)| *zone != index);
+        let hashed = listed
+            .iter()
+            .map(|(node, name, _)| (*node, xxh3_64(name.as_bytes())));
         Self {
             nodes: hashed.collect(),
+            zones: is_shared.then_some(zones),
         }
+    }
+
+    /// The nodes, by ascending IDs.
+    pub fn ids(&self) -> impl ExactSizeIterator<Item = NodeId> {
+        self.nodes.iter().map(|(node, _)| *node)
     }
 
     /// The hash of a node's name; `None` for one that no key lies on.
@@ -94,6 +125,9 @@ impl Placement {
         if usize::from(from) >= self.nodes() {
             return true;
         }
+        if self.zones.is_some() {
+            return self.preference_list(key, from).contains(&node);
+        }
         let key_hash = xxh3_64(key);
         let score = |(node, name_hash): (NodeId, u64)| Score {
             weight: mix(key_hash ^ name_hash),
@@ -119,6 +153,9 @@ impl Placement {
     #[must_use]
     pub fn preference_list(&self, key: &[u8], from: u8) -> PreferenceList {
         let key_hash = xxh3_64(key);
+        if let Some(zones) = &self.zones {
+            return self.spread_over(zones, key_hash, from);
+        }
         let length = usize::from(from).min(self.nodes());
         let mut leaders: SmallVec<[Score; REPLICAS_INLINE]> = SmallVec::with_capacity(length);
         for (node, name_hash) in &self.nodes {
@@ -142,6 +179,30 @@ impl Placement {
             }
         }
         leaders.iter().map(|score| score.node).collect()
+    }
+
+    /// The first `from` nodes of a preference list that spreads over zones: it has the second node
+    /// of a zone behind the first ones of all, the third behind all second ones, and so on.
+    fn spread_over(&self, zones: &[u8], key_hash: u64, from: u8) -> PreferenceList {
+        let scored = self.nodes.iter().zip(zones).map(|((node, hash), zone)| {
+            let score = Score {
+                weight: mix(key_hash ^ hash),
+                node: *node,
+            };
+            (score, *zone)
+        });
+        let mut scored: SmallVec<[(Score, u8); 2 * REPLICAS_INLINE]> = scored.collect();
+        scored.sort_unstable_by(|one, other| other.cmp(one));
+        let mut of_zone = [0_u8; NODES_MAX];
+        let turns = scored.iter().map(|(score, zone)| {
+            let before = &mut of_zone[usize::from(*zone)];
+            *before += 1;
+            (*before, score.node)
+        });
+        let mut turns: SmallVec<[(u8, NodeId); 2 * REPLICAS_INLINE]> = turns.collect();
+        turns.sort_by_key(|(turn, _)| *turn);
+        turns.truncate(usize::from(from));
+        turns.iter().map(|(_, node)| *node).collect()
     }
 }
 
@@ -207,6 +268,97 @@ mod tests {
                         is_replica && expected.contains(&ids[0]),
                         "{node:?} {from}"
                     );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_preference_list_has_no_second_node_of_a_zone_before_the_first_of_another() {
+        let names = ["a", "b", "c", "d", "e", "f", "g"];
+        let zones = [
+            Some("x"),
+            Some("y"),
+            Some("x"),
+            None,
+            Some("y"),
+            Some("x"),
+            None,
+        ];
+        let ids = (0..7).map(NodeId::new);
+        let listed = ids.zip(names).zip(zones);
+        let zoned = Placement::listed(listed.map(|((id, name), zone)| (id, name, zone)));
+        let plain = Placement::new(names);
+        for key in (0..100_u8).map(|key| [key]) {
+            let whole = zoned.preference_list(&key, 7);
+            let places = plain.preference_list(&key, 7);
+            let place_of = |node: &NodeId| places.iter().position(|other| other == node);
+            // x and y, and the two nodes without a zone, come before any second node of x or y.
+            let mut first: Vec<Option<&str>> =
+                whole[..4].iter().map(|node| zones[node.index()]).collect();
+            first.sort_unstable();
+            assert_eq!(first, [None, None, Some("x"), Some("y")]);
+            assert_eq!(zones[whole[6].index()], Some("x"), "the third of x");
+            // Among those of one turn the weights decide.
+            for turn in [&whole[..4], &whole[4..6]] {
+                assert!(turn.iter().map(place_of).is_sorted());
+            }
+            for from in 0..=8 {
+                let length = usize::from(from).min(7);
+                assert_eq!(zoned.preference_list(&key, from)[..], whole[..length]);
+                for node in (0..8).map(NodeId::new) {
+                    let is_replica = whole[..length].contains(&node);
+                    assert_eq!(zoned.is_replica(node, &key, from), is_replica);
+                }
+            }
+        }
+    }
+
+    /// Who joins, takes keys, and no other node does.
+    #[test]
+    fn a_node_that_joins_a_zone_gives_no_key_to_another_node() {
+        let names = ["a", "b", "c", "d", "e", "f", "g"];
+        for zones in [
+            [
+                Some("x"),
+                Some("x"),
+                Some("y"),
+                Some("y"),
+                Some("z"),
+                None,
+                Some("x"),
+            ],
+            [
+                Some("x"),
+                Some("x"),
+                Some("x"),
+                Some("y"),
+                Some("y"),
+                Some("y"),
+                Some("z"),
+            ],
+            [
+                Some("x"),
+                Some("x"),
+                Some("x"),
+                Some("x"),
+                Some("y"),
+                Some("y"),
+                Some("y"),
+            ],
+        ] {
+            let of = |count: u8| {
+                let ids = (0..count).map(NodeId::new);
+                let listed = ids.zip(names).zip(zones);
+                Placement::listed(listed.map(|((id, name), zone)| (id, name, zone)))
+            };
+            let (before, after) = (of(6), of(7));
+            for key in (0..200_u8).map(|key| [key]) {
+                for from in 1..=6 {
+                    let old = before.preference_list(&key, from);
+                    let gained = after.preference_list(&key, from);
+                    let mut gained = gained.iter().filter(|node| !old.contains(node));
+                    assert!(gained.all(|node| node.index() == 6), "{zones:?} {from}");
                 }
             }
         }

@@ -3,13 +3,22 @@
 //! A [`Layout`] never changes. Each request, session, page and scan keeps the one that it began
 //! with, so that it counts over the same nodes from begin to end.
 
+mod list;
+pub mod paxos;
+mod placements;
+mod plans;
 mod quorum;
+mod transitions;
 
+pub use list::{ClusterId, JoinedStore, LIST_BYTES_MAX, ListedMember, Lists, MemberList, Phase};
+pub use placements::Placements;
+pub use plans::{Change, Joiner, Refusal};
 pub(crate) use quorum::Group;
 pub use quorum::{Quorum, WhichList};
+pub use transitions::{MemberReport, Progress, Reports, WaitsFor};
 
 use crate::members::{Members, NodeId};
-use crate::placement::{Placement, PreferenceList};
+use crate::placement::PreferenceList;
 
 /// The number of a list of members: 0 for the nodes that form the cluster, and one more with each
 /// change.
@@ -35,7 +44,7 @@ impl Epoch {
 pub struct Layout {
     epoch: Epoch,
     members: Members,
-    placement: Placement,
+    placements: Placements,
 }
 
 impl Layout {
@@ -44,7 +53,7 @@ impl Layout {
     pub fn founding(members: Members) -> Self {
         Self {
             epoch: Epoch::default(),
-            placement: Placement::of(&members),
+            placements: Placements::from(&members),
             members,
         }
     }
@@ -61,30 +70,37 @@ impl Layout {
         &self.members
     }
 
-    /// The first `from` nodes of the key's preference list; all nodes when there are fewer.
+    /// Where keys lie.
+    #[must_use]
+    pub fn placements(&self) -> &Placements {
+        &self.placements
+    }
+
+    /// The first `from` nodes of the key's preference list; all nodes when there are fewer. In a
+    /// change of the members, those of the old list, and behind them the others of the new one.
     #[must_use]
     pub fn preference_list(&self, key: &[u8], from: u8) -> PreferenceList {
-        self.placement.preference_list(key, from)
+        self.placements.preference_list(key, from)
     }
 
     /// The replicas of a key, for those who need no order: all nodes, without a hash, when there
     /// are no more than `from`.
     #[must_use]
     pub fn replicas(&self, key: &[u8], from: u8) -> PreferenceList {
-        self.placement.replicas(key, from)
+        self.placements.replicas(key, from)
     }
 
     /// Whether a node is one of the first `from` of the key's preference list. Without a hash when
     /// all nodes are.
     #[must_use]
     pub fn is_replica(&self, node: NodeId, key: &[u8], from: u8) -> bool {
-        self.placement.is_replica(node, key, from)
+        self.placements.is_replica(node, key, from)
     }
 
     /// Whether two nodes are both among the first `from` of the key's preference list. Without a
     /// hash when all nodes are.
     #[must_use]
     pub fn are_replicas(&self, both: [NodeId; 2], key: &[u8], from: u8) -> bool {
-        self.placement.are_replicas(both, key, from)
+        self.placements.are_replicas(both, key, from)
     }
 }

@@ -10,11 +10,13 @@
 //! are 1 to [`NODES_MAX`] nodes, and one of them is this node.
 
 mod node_id;
+mod node_set;
 mod node_url;
 #[cfg(test)]
 mod tests;
 
 pub use node_id::{NODES_MAX, NodeId};
+pub use node_set::NodeSet;
 pub use node_url::{NodeUrl, NodeUrlError};
 
 use std::str::FromStr;

@@ -25,7 +25,7 @@
 
 mod page;
 
-pub use page::{NodeSet, PageItem, PageRequest, Part, ScanPage};
+pub use page::{PageItem, PageRequest, Part, ScanPage};
 
 use crate::members::NodeId;
 use crate::placement::Placement;

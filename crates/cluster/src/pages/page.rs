@@ -1,59 +1,9 @@
 //! Pages: what a node answers about the next keys of a scan.
 
-use crate::members::NodeId;
+use crate::members::{NodeId, NodeSet};
 use crate::placement::{Placement, PreferenceList};
 use base::{Entry, EntryRef, Kind};
 use xxhash_rust::xxh3::xxh3_64;
-
-/// A set of nodes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NodeSet([u64; 4]);
-
-impl NodeSet {
-    /// The number of bytes of a set.
-    pub const BYTES: usize = 32;
-
-    /// Adds a node.
-    pub fn insert(&mut self, node: NodeId) {
-        let (word, bit) = (node.index() / 64, node.index() % 64);
-        self.0[word] |= 1 << bit;
-    }
-
-    /// Whether a node is in the set.
-    #[must_use]
-    pub fn contains(self, node: NodeId) -> bool {
-        let (word, bit) = (node.index() / 64, node.index() % 64);
-        self.0[word] >> bit & 1 == 1
-    }
-
-    /// The set as bytes, a bit for each node.
-    #[must_use]
-    pub fn to_bytes(self) -> [u8; Self::BYTES] {
-        let mut bytes = [0; Self::BYTES];
-        for (word, bytes) in self.0.iter().zip(bytes.chunks_mut(8)) {
-            bytes.copy_from_slice(&word.to_le_bytes());
-        }
-        bytes
-    }
-
-    /// The set that these bytes say.
-    #[must_use]
-    pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
-        let mut words = [0; 4];
-        for (index, byte) in bytes.into_iter().enumerate() {
-            words[index / 8] |= u64::from(byte) << (index % 8 * 8);
-        }
-        Self(words)
-    }
-}
-
-impl FromIterator<NodeId> for NodeSet {
-    fn from_iter<T: IntoIterator<Item = NodeId>>(nodes: T) -> Self {
-        let mut set = Self::default();
-        nodes.into_iter().for_each(|node| set.insert(node));
-        set
-    }
-}
 
 /// What a coordinator asks a node for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -199,18 +149,6 @@ pub struct ScanPage {
 mod tests {
     use super::*;
     use base::{Expiry, Timestamp};
-
-    #[test]
-    fn a_set_of_nodes_is_its_bytes() {
-        let nodes = [0, 7, 8, 63, 64, 200, 254].map(NodeId::new);
-        let set: NodeSet = nodes.into_iter().collect();
-        assert_eq!(NodeSet::from_bytes(set.to_bytes()), set);
-        for number in 0..=u8::MAX {
-            let node = NodeId::new(number);
-            assert_eq!(set.contains(node), nodes.contains(&node), "{number}");
-        }
-        assert_eq!(set.to_bytes()[0], 0b1000_0001);
-    }
 
     #[test]
     fn each_key_has_one_sender_among_its_replicas() {

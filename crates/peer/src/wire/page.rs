@@ -18,7 +18,8 @@ use super::frame::{PIECE_BYTES, put_frame};
 use base::{ByteReader, Entry, Expiry, KEY_BYTES_MAX, Kind, Timestamp};
 use bytes::Bytes;
 use cluster::NodeId;
-use cluster::pages::{NodeSet, PageItem, PageRequest, ScanPage};
+use cluster::NodeSet;
+use cluster::pages::{PageItem, PageRequest, ScanPage};
 
 /// The most bytes of the items of a page.
 pub const PAGE_BYTES_MAX: usize = 1 << 20;

@@ -59,8 +59,9 @@ pub enum SessionAnswer {
     },
     /// Its closed timestamp.
     Closed(Timestamp),
-    /// The answer to the last question.
-    Finished {
+    /// What the session has brought is durable: the answer to [`SessionRequest::Sync`] and to the
+    /// last question.
+    Synced {
         /// Whether nothing has come in behind the scan.
         may_raise: bool,
     },

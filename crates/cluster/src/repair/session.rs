@@ -278,10 +278,15 @@ impl Session {
             SessionAnswer::Closed(closed) if self.phase == Phase::Close => {
                 self.below = self.below.min(closed);
             }
-            SessionAnswer::Finished { may_raise } if self.phase == Phase::Finish => {
+            SessionAnswer::Synced { may_raise } if self.phase == Phase::Finish => {
                 node.may_raise = may_raise;
             }
-            SessionAnswer::Done if matches!(self.phase, Phase::Open | Phase::Sync) => {}
+            SessionAnswer::Synced { may_raise } if self.phase == Phase::Sync => {
+                if !may_raise {
+                    self.below = Timestamp::ZERO;
+                }
+            }
+            SessionAnswer::Done if self.phase == Phase::Open => {}
             _ => self.lose(number),
         }
     }

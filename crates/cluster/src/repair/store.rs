@@ -50,8 +50,9 @@ enum Part {
 pub struct StoreState {
     pub(super) record: StoreRecord,
     part: Option<Part>,
-    /// When the coordinator last asked for something, on the monotonic clock.
-    pub(super) asked: Duration,
+    /// When the coordinator last asked for something, on the monotonic clock; [`None`] if it is
+    /// known not to go on.
+    pub(super) asked: Option<Duration>,
 }
 
 /// What happens to a store.
@@ -79,6 +80,12 @@ pub enum StoreEvent {
     Damaged,
     /// A live version is about to come in behind the scan: see [`Admission::OnceVoided`].
     Disturbed,
+    /// The coordinator of the session with this token was restarted, and does not go on with it:
+    /// another session may begin.
+    Abandoned {
+        /// The token.
+        token: Token,
+    },
 }
 
 /// What to do about it, in this order. Then the new state is put in force, and then an answer is
@@ -253,6 +260,12 @@ impl StoreState {
                 self.record.may_raise = false;
                 None
             }
+            StoreEvent::Abandoned { token } => {
+                if token == self.record.token {
+                    self.asked = None;
+                }
+                None
+            }
             StoreEvent::Damaged => {
                 self.record.may_raise = false;
                 // Others may drop the tombstones below the last question any moment.
@@ -300,7 +313,7 @@ impl StoreState {
                 if !self.may_begin(token, members, now) {
                     return refused;
                 }
-                self.asked = now;
+                self.asked = Some(now);
                 return self.begin(token, members, latest);
             }
             // A store that was restarted meanwhile has answered the last question before.
@@ -308,7 +321,7 @@ impl StoreState {
                 self.end(gc_threshold, actions);
                 return SessionAnswer::Done;
             }
-            (_, Some(_)) if is_own => self.asked = now,
+            (_, Some(_)) if is_own => self.asked = Some(now),
             _ => return refused,
         }
         match (request, self.part) {
@@ -342,7 +355,8 @@ impl StoreState {
             (SessionRequest::Open { .. }, Some(Part::Scans)) => SessionAnswer::Done,
             (SessionRequest::Sync, Some(Part::Scans)) => {
                 actions.push(StoreAction::Sync);
-                SessionAnswer::Done
+                let may_raise = self.record.may_raise;
+                SessionAnswer::Synced { may_raise }
             }
             (SessionRequest::Finish { below }, Some(Part::Scans)) => {
                 actions.push(StoreAction::Sync);
@@ -359,12 +373,12 @@ impl StoreState {
     fn may_begin(&self, token: Token, members: u64, now: Duration) -> bool {
         let last = self.record.token;
         let is_same = token.session == last.session;
-        let is_idle = now.saturating_sub(self.asked) >= SESSION_IDLE_MAX;
+        let is_running = |asked| now.saturating_sub(asked) < SESSION_IDLE_MAX;
         token > last
             && if token.is_resumed() {
                 is_same && members == self.record.members
             } else {
-                self.part.is_none() || is_idle
+                self.part.is_none() || !self.asked.is_some_and(is_running)
             }
     }
 
@@ -396,7 +410,7 @@ impl StoreState {
             record.answered = ShownBelow { below, members };
             record.answered_to = record.token;
         }
-        SessionAnswer::Finished { may_raise }
+        SessionAnswer::Synced { may_raise }
     }
 
     fn end(&mut self, gc_threshold: Timestamp, actions: &mut Vec<StoreAction>) {

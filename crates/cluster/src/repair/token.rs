@@ -31,7 +31,13 @@ impl Token {
     /// its sessions are over.
     #[must_use]
     pub fn is_of(self, node: NodeId) -> bool {
-        self.session & 0xff == node.index() as u64
+        self.coordinator() == node
+    }
+
+    /// The node that coordinates the session.
+    #[must_use]
+    pub fn coordinator(self) -> NodeId {
+        NodeId::new(self.session as u8)
     }
 
     /// Another attempt of the same session.

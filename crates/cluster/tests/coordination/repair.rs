@@ -5,14 +5,14 @@
 //!
 //! Events of a store: `store closed T gc T` begins. `S.A begin|close|open|sync|finish|outcome ..` is
 //! what a coordinator asks; `clock T` says how far the clock allows to close from then on.
-//! `heard gc T`, `lost`, `damaged` and `disturbed` happen; `restart` goes on with
+//! `heard gc T`, `lost`, `damaged`, `disturbed` and `S.A abandoned` happen; `restart` goes on with
 //! what is durable, and `idle` lets time pass. `write T`, `repair S.A T` and `read repair T named T
 //! [scanned]` ask whether a version is taken, which is `dead` or which the store is `lacking`.
 //! `record` tells what is durable.
 //!
 //! Events of a coordinator: `session S.A nodes N [away R..]` begins, and `resume S.A nodes N below T
 //! [unequal P..]` goes on. `R begun gc T closed T latest T [may raise]`, `R closed T`, `R done`,
-//! `R finished [may raise]`, `R refused S.A` and `R missed` are answers of nodes;
+//! `R synced [may raise]`, `R refused S.A` and `R missed` are answers of nodes;
 //! `R-R equal|moved|unequal` is what came out of a comparison; `next range|checkpoint|finish` is
 //! what the caller decides. `shown` tells what a checkpoint remembers, `equal` the equal pairs.
 
@@ -100,6 +100,7 @@ fn store_step(store: &mut Option<Store>, event: &str) -> String {
         ["lost"] => StoreEvent::Lost,
         ["damaged"] => StoreEvent::Damaged,
         ["disturbed"] => StoreEvent::Disturbed,
+        [of, "abandoned"] => StoreEvent::Abandoned { token: token(of) },
         [of, ref request @ ..] => StoreEvent::Asked {
             token: token(of),
             request: request_of(request),
@@ -164,7 +165,7 @@ fn told_store_action(action: &StoreAction) -> String {
                 format!("begun gc {gc} closed {closed} latest {latest}{may}")
             }
             SessionAnswer::Closed(closed) => format!("closed {}", told(closed)),
-            SessionAnswer::Finished { may_raise } => format!("finished{}", told_may(may_raise)),
+            SessionAnswer::Synced { may_raise } => format!("synced{}", told_may(may_raise)),
             SessionAnswer::Done => "done".to_owned(),
             SessionAnswer::Refused { greatest } => format!("refused {greatest}"),
         },
@@ -263,7 +264,7 @@ fn session_event(words: &[&str]) -> SessionEvent {
         },
         ["closed", closed] => SessionAnswer::Closed(timestamp(closed)),
         ["done"] => SessionAnswer::Done,
-        ["finished", ..] => SessionAnswer::Finished { may_raise },
+        ["synced", ..] => SessionAnswer::Synced { may_raise },
         ["refused", greatest] => SessionAnswer::Refused {
             greatest: token(greatest),
         },

@@ -80,6 +80,7 @@ impl RepairWorker {
     /// What this node answers. The requests of a session come one after another.
     pub(super) async fn answer(&self, request: RepairRequest) -> RepairAnswer {
         self.sessions.record.request_received();
+        self.sessions.record.asked(request.session());
         match request {
             RepairRequest::Begin { session, members } => self.begin(session, members).await,
             RepairRequest::Close {
@@ -122,17 +123,12 @@ impl RepairWorker {
                 session,
                 range,
                 with,
-            } => {
-                self.sessions.record.range_differs();
-                self.reconcile((session, range), with).await
-            }
+            } => self.reconcile((session, range), with).await,
             RepairRequest::Recount {
                 session,
                 range,
                 asker,
             } => {
-                // The other node reconciles the two: this is the first that it asks for.
-                self.sessions.record.range_differs();
                 let recount = self.in_background(move |own| own.recount((session, range), asker));
                 self.known(recount.await, RepairAnswer::Recounted)
             }
@@ -143,9 +139,11 @@ impl RepairWorker {
                 first,
                 count,
             } => {
-                let range = (session, range);
-                let symbols =
-                    self.in_background(move |own| own.symbols(range, asker, first, count));
+                let (range, sessions) = ((session, range), Arc::clone(&self.sessions));
+                let symbols = self.in_background(move |own| {
+                    sessions.note_difference(own, range, asker);
+                    own.symbols(range, asker, first, count)
+                });
                 self.known(symbols.await, RepairAnswer::Symbols)
             }
             RepairRequest::Send {
@@ -267,7 +265,6 @@ impl RepairWorker {
                 _ => return RepairAnswer::Failed,
             }
         }
-        self.sessions.record.asked(session);
         loop {
             let (start, sessions) = (start.clone(), Arc::clone(&self.sessions));
             let advance = self.in_background(move |own| {
@@ -343,7 +340,7 @@ impl RepairWorker {
                     .asked(token, SessionRequest::Sync)
                     .await
                 {
-                    Ok(SessionAnswer::Done) => RepairAnswer::Done,
+                    Ok(SessionAnswer::Synced { may_raise }) => RepairAnswer::Synced { may_raise },
                     Ok(SessionAnswer::Refused { greatest }) => RepairAnswer::Refused { greatest },
                     _ => RepairAnswer::Failed,
                 }
@@ -361,7 +358,7 @@ impl RepairWorker {
             .asked(token, SessionRequest::Finish { below })
             .await
         {
-            Ok(SessionAnswer::Finished { may_raise }) => RepairAnswer::Finished { may_raise },
+            Ok(SessionAnswer::Synced { may_raise }) => RepairAnswer::Synced { may_raise },
             Ok(SessionAnswer::Refused { greatest }) => RepairAnswer::Refused { greatest },
             _ => RepairAnswer::Failed,
         }

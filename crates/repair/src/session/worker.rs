@@ -3,7 +3,7 @@
 use super::checkpoint::{Checkpoint, CheckpointEnvironment, Checkpoints};
 use super::orders::{OrderedRepair, Orders};
 use super::overdue::Overdue;
-use super::part::{PartEnvironment, Participant, WrittenKeys};
+use super::part::{PartEnvironment, Participant, RangeId, WrittenKeys};
 use super::rebuild::Rebuild;
 use super::record::{Record, RepairStatus};
 use super::untold::Untold;
@@ -194,6 +194,14 @@ impl RepairSessions {
                 Some((from, until)) => store_side.set_ahead(&from, until.as_deref()),
                 None => store_side.set_ahead(&[], Some(&[])),
             }
+        }
+    }
+
+    /// This node differs from another one in a range. Counts that once, however often the two
+    /// compare the range.
+    pub(super) fn note_difference(&self, own: &mut Participant, range: RangeId, with: NodeId) {
+        if own.differs(range, with) {
+            self.record.range_differs();
         }
     }
 

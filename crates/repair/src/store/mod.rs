@@ -2,10 +2,11 @@
 //!
 //! # What is durable before what
 //!
-//! Each step is a job of [`JobClass::Owner`], so steps come one after another. A step carries its
-//! actions out in their order: the store is a learner durably before anything is set aside, what a
-//! session has brought is synced before the record says so, and the record is durable in the file
-//! ([`StoreFile`]) before it is in force. Then the engine is told, and only then the coordinator.
+//! Each step is a job of [`JobClass::Owner`], so steps come one after another. What takes long is
+//! done before, by jobs for which nobody waits: a flush before something is set aside, a sync of
+//! what a session has brought. A step carries its actions out in their order: the store is a
+//! learner durably before anything is set aside, what a session has brought is synced before the
+//! record says so, and the record is durable in the file ([`StoreFile`]) before it is in force. Then the engine is told, and only then the coordinator.
 //! If something cannot be done, the state stays what it was, and nobody is answered. A crash
 //! between two actions is as if the step had not begun: all actions may be repeated.
 //!
@@ -206,13 +207,13 @@ impl StoreSide {
         request: SessionRequest,
     ) -> oneshot::Receiver<SessionAnswer> {
         let (sender, answer) = oneshot::channel();
-        self.spawn(move |side| {
-            let latest = side.latest();
-            let event = StoreEvent::Asked {
-                token,
-                request,
-                latest,
-            };
+        let event_at = move |latest| StoreEvent::Asked {
+            token,
+            request,
+            latest,
+        };
+        self.spawn_step(event_at(Timestamp::ZERO), move |side| {
+            let event = event_at(side.latest());
             if let Some(answer) = side.carry_out(event).flatten() {
                 // Whoever asked may have given up.
                 let _is_awaited = sender.send(answer).is_ok();
@@ -225,7 +226,7 @@ impl StoreSide {
     /// that the session does not raise the GC threshold; the sender is dropped if it could not be.
     pub fn disturbed(self: &Arc<Self>) -> oneshot::Receiver<()> {
         let (sender, noted) = oneshot::channel();
-        self.spawn(move |side| {
+        self.spawn_step(StoreEvent::Disturbed, move |side| {
             let may_raise = side.record().may_raise;
             if side.carry_out(StoreEvent::Disturbed).is_some() {
                 if may_raise {
@@ -236,6 +237,13 @@ impl StoreSide {
             }
         });
         noted
+    }
+
+    /// The coordinator of the session with this token was restarted, and does not go on with it.
+    pub fn abandoned(self: &Arc<Self>, token: Token) {
+        self.spawn(move |side| {
+            side.carry_out(StoreEvent::Abandoned { token });
+        });
     }
 
     /// Takes note of the GC threshold that the member `name` names, if that is believed. If it
@@ -264,7 +272,7 @@ impl StoreSide {
             });
         }
         if !self.is_hearing.swap(true, AcqRel) {
-            self.spawn(|side| {
+            self.spawn_step(StoreEvent::Heard { gc_threshold }, |side| {
                 side.is_hearing.store(false, Relaxed);
                 let gc_threshold = side.shared.greatest();
                 side.carry_out(StoreEvent::Heard { gc_threshold });
@@ -318,6 +326,31 @@ impl StoreSide {
     pub fn scan_begins(&self) -> Result<(), Error> {
         self.shared.begin_step();
         self.environment.engine.raise_barrier(&[LateSource::Read])
+    }
+
+    /// Has a step made for an event of this kind. What it sets aside has to be in tables, so a job
+    /// for which nobody waits flushes the store before: other jobs of the owner, for which requests
+    /// wait, come behind the step.
+    fn spawn_step(self: &Arc<Self>, event: StoreEvent, step: impl FnOnce(&Self) + Send + 'static) {
+        if !self.sets_aside(event) {
+            return self.spawn(step);
+        }
+        let side = Arc::clone(self);
+        let flush = Box::new(move || {
+            // If that fails, so does the step, which reports it.
+            let _flushed = side.environment.engine.flush();
+            side.spawn(step);
+        });
+        let executor = &self.environment.executor;
+        executor.spawn(JobClass::Scan, Duration::ZERO, flush);
+    }
+
+    /// Whether the step of an event sets something aside, as the state is now.
+    fn sets_aside(&self, event: StoreEvent) -> bool {
+        let StoreSideEnvironment { engine, clock, .. } = &self.environment;
+        let (_, actions) = self.shared.state().step(event, clock.monotonic());
+        let sets_aside = |action: &StoreAction| matches!(action, StoreAction::SetAside { .. });
+        actions.iter().any(sets_aside) || engine.has_damage_to_set_aside()
     }
 
     fn spawn(self: &Arc<Self>, job: impl FnOnce(&Self) + Send + 'static) {

@@ -183,7 +183,7 @@ fn what_was_answered_holds_after_a_restart() {
     );
     assert!(opened.refuses(at(GRACE_MS + 6)) && !opened.refuses(below));
     let finished = opened.ask(SessionRequest::Finish { below });
-    assert_eq!(finished, Some(SessionAnswer::Finished { may_raise: true }));
+    assert_eq!(finished, Some(SessionAnswer::Synced { may_raise: true }));
     let before = opened.side.record();
     let crashed = node.after_crash();
     opened.close();
@@ -370,7 +370,7 @@ fn a_session_that_is_disturbed_does_not_raise_the_threshold_after_a_restart_eith
     assert!(!node.stored().may_raise);
     assert_eq!(opened.side.status().voided_by_read_repairs, 1);
     let finished = opened.ask(SessionRequest::Finish { below });
-    assert_eq!(finished, Some(SessionAnswer::Finished { may_raise: false }));
+    assert_eq!(finished, Some(SessionAnswer::Synced { may_raise: false }));
     opened.close();
     let opened = node.open();
     let resumed = opened.ask_by(TOKEN.next_attempt(), BEGIN);

@@ -109,7 +109,7 @@ impl Rules {
         let (machine, actions) = store.machine.step(event, now);
         store.machine = machine;
         // Any session may be preempted at any time.
-        store.machine.asked = Duration::ZERO;
+        store.machine.asked = None;
         let mut answer = None;
         for action in actions {
             match action {

@@ -246,7 +246,7 @@ impl Steps<'_> {
             && let SessionEvent::Missed { node } = event
         {
             // It is taken for one that has answered.
-            let answer = SessionAnswer::Finished { may_raise: true };
+            let answer = SessionAnswer::Synced { may_raise: true };
             return self.lead(next, number, SessionEvent::Answered { node, answer });
         }
         let (machine, actions) = led.machine.clone().step(event);

@@ -357,7 +357,7 @@ impl RepairAnswer {
                 put_u64(out, closed.as_u64());
             }
             Self::Failed => out.push(14),
-            Self::Finished { may_raise } => out.extend_from_slice(&[13, (*may_raise).into()]),
+            Self::Synced { may_raise } => out.extend_from_slice(&[13, (*may_raise).into()]),
         }
     }
 
@@ -420,7 +420,7 @@ impl RepairAnswer {
                 wanted: fields.rest_of(OFFERS_MAX, Fields::u16)?,
             },
             12 => Self::Closed(fields.timestamp()?),
-            13 => Self::Finished {
+            13 => Self::Synced {
                 may_raise: fields.bool()?,
             },
             14 => Self::Failed,

@@ -348,10 +348,10 @@ pub enum RepairAnswer {
     },
     /// Its closed timestamp.
     Closed(Timestamp),
-    /// What the session has brought is durable in this store, and this says whether nothing has
-    /// come in behind the scan.
-    Finished {
-        /// Whether nothing has.
+    /// What a full session has brought is durable in this store: the answer to `Sync` and to
+    /// `Finish`.
+    Synced {
+        /// Whether the session may still raise the GC threshold, as far as this store knows.
         may_raise: bool,
     },
 }

@@ -175,7 +175,7 @@ fn answers() -> Vec<RepairAnswer> {
             wanted: vec![0, OFFERS_MAX as u16 - 1],
         },
         RepairAnswer::Closed(Timestamp::from_u64(1 << 39)),
-        RepairAnswer::Finished { may_raise: true },
+        RepairAnswer::Synced { may_raise: true },
         RepairAnswer::Failed,
     ]
 }

@@ -28,7 +28,7 @@ fn event_of(node: NodeId, answer: Option<&RepairAnswer>) -> SessionEvent {
             may_raise,
         },
         Some(RepairAnswer::Closed(closed)) => SessionAnswer::Closed(closed),
-        Some(RepairAnswer::Finished { may_raise }) => SessionAnswer::Finished { may_raise },
+        Some(RepairAnswer::Synced { may_raise }) => SessionAnswer::Synced { may_raise },
         Some(RepairAnswer::Done) => SessionAnswer::Done,
         Some(RepairAnswer::Refused { greatest }) => SessionAnswer::Refused { greatest },
         _ => return SessionEvent::Missed { node },

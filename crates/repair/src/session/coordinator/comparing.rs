@@ -6,6 +6,7 @@ use cluster::NodeId;
 use cluster::comparison::{Digest, NodeDigests, Pair};
 use cluster::repair::{Compared, SessionId};
 use peer::{RepairAnswer, RepairRequest};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// A node that does not do as asked: its refusal, or no answer.
@@ -25,6 +26,8 @@ pub(super) struct ComparedRange {
     pub(super) non_owned: u64,
     /// How many versions each node has of which there is no other copy.
     pub(super) single_copies: Vec<(NodeId, u64)>,
+    /// The pairs that have differed in it.
+    differing: BTreeSet<Pair>,
 }
 
 /// What came of offering versions to nodes that do not compare them.
@@ -172,6 +175,12 @@ impl ComparedRange {
         let digests = self.digests.iter().find(|digests| digests.node == node);
         let digest = digests.and_then(|digests| digests.with.get(with.index()));
         digest.copied().unwrap_or_default()
+    }
+
+    /// Takes note that two nodes differ. Returns whether that is new: they may compare the range
+    /// more than once.
+    pub(super) fn differs(&mut self, pair: Pair) -> bool {
+        self.differing.insert(pair)
     }
 
     /// Whether the scans have shown that two nodes keep the same.

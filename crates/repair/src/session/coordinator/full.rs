@@ -45,6 +45,11 @@ const AWAY_MAX: Duration = Duration::from_secs(120);
 const RETURNS_MAX: u32 = 8;
 /// How long after that it tries again.
 const RETURN_PAUSE: Duration = Duration::from_secs(1);
+/// How long a session that has compared everything waits for nodes that it has lost, which are
+/// being restarted: without them it raises no GC threshold and rebuilds no store.
+const RETURN_MAX: Duration = Duration::from_secs(30);
+/// How often it looks whether they are back.
+const RETURN_LOOK: Duration = Duration::from_millis(200);
 
 /// A session that this node leads.
 struct FullSession {
@@ -85,8 +90,8 @@ struct Attempt {
     raising: Raising,
     /// How many versions each node has of which there is no other copy.
     single_copies: BTreeMap<NodeId, u64>,
-    /// The nodes that had taken something in behind the scan when they were asked.
-    voided: Vec<NodeId>,
+    /// The nodes that have said that something has come in behind their scan.
+    voided: BTreeSet<NodeId>,
 }
 
 /// How an attempt has ended.
@@ -305,10 +310,15 @@ impl FullSession {
             }
             if all.decides || all.stores_checkpoint {
                 self.leave_range();
-                if self.goes_back(&machine).await {
+                let next = self.next(&machine, all.stores_checkpoint);
+                let goes_back = if next == Next::Finish {
+                    self.waits_for_lost(&machine).await
+                } else {
+                    self.goes_back(&machine).await
+                };
+                if goes_back {
                     return AttemptEnd::GoesBack;
                 }
-                let next = self.next(&machine, all.stores_checkpoint);
                 events.push(SessionEvent::Next(next));
             }
             if events.is_empty() {
@@ -370,22 +380,31 @@ impl FullSession {
             SessionRequest::Open { .. } => self.open(nodes).await,
             SessionRequest::Sync => {
                 let sync = |_| RepairRequest::Sync { session };
-                events_of(self.worker.ask_all(nodes, sync).await)
+                let answers = self.worker.ask_all(nodes, sync).await;
+                if self.attempt.raising == Raising::Yes {
+                    self.note_voided(&answers);
+                }
+                events_of(answers)
             }
             SessionRequest::Finish { below } => {
                 let finish = |_| RepairRequest::Finish { session, below };
                 let answers = self.worker.ask_all(nodes, finish).await;
-                let is_void = |(_, answer): &&(NodeId, Option<RepairAnswer>)| {
-                    below > Timestamp::ZERO
-                        && *answer == Some(RepairAnswer::Finished { may_raise: false })
-                };
-                let voided = answers.iter().filter(is_void).map(|(node, _)| *node);
-                self.attempt.voided = voided.collect();
+                if below > Timestamp::ZERO {
+                    self.note_voided(&answers);
+                }
                 events_of(answers)
             }
             // It comes with the end.
             SessionRequest::Outcome { .. } => Vec::new(),
         }
+    }
+
+    /// Takes note of the nodes that say that something has come in behind their scan.
+    fn note_voided(&mut self, answers: &[Lost]) {
+        let voided = RepairAnswer::Synced { may_raise: false };
+        let is_void = |(_, answer): &&Lost| answer.as_ref() == Some(&voided);
+        let nodes = answers.iter().filter(is_void).map(|(node, _)| *node);
+        self.attempt.voided.extend(nodes);
     }
 
     /// Takes note of the nodes that have begun, unless they name a GC threshold or a closed
@@ -501,7 +520,7 @@ impl FullSession {
 
     /// Has pairs compare the range. What they compare once more is all that they have by then.
     async fn compare(&mut self, machine: &Session, pairs: Vec<Pair>) -> Vec<SessionEvent> {
-        let Some((range, was_compared)) = self.attempt.range.take() else {
+        let Some((mut range, was_compared)) = self.attempt.range.take() else {
             let missing = pairs.into_iter().map(|pair| SessionEvent::Compared {
                 pair,
                 outcome: Compared::Unequal,
@@ -525,8 +544,8 @@ impl FullSession {
             } else {
                 worker.have_reconciled(session, &range, pair).await
             };
-            let differed = !was_compared && !range.is_same(pair);
-            self.report.differing += u64::from(differed || outcome != Compared::Equal);
+            let differs = !was_compared && !range.is_same(pair) || outcome != Compared::Equal;
+            self.report.differing += u64::from(differs && range.differs(pair));
             outcomes.insert(pair, outcome);
             if self.now().saturating_sub(self.all_asked) > SESSION_IDLE_MAX / 4 {
                 // Lest those that have nothing to exchange leave the session. They scan on.
@@ -620,6 +639,21 @@ impl FullSession {
         is_any_back
     }
 
+    /// All ranges were compared. Waits for nodes that are lost; returns whether one is back.
+    async fn waits_for_lost(&mut self, machine: &Session) -> bool {
+        let until = self.now() + RETURN_MAX;
+        while self.lost(machine).next().is_some() {
+            if self.goes_back(machine).await {
+                return true;
+            }
+            if self.returns == RETURNS_MAX || self.now() >= until {
+                return false;
+            }
+            tokio::time::sleep(RETURN_LOOK).await;
+        }
+        false
+    }
+
     /// The nodes that took part up to the checkpoint, and do not any more.
     fn lost(&self, machine: &Session) -> impl Iterator<Item = NodeId> {
         let took_part = self.checkpoint.taking_part.keys().copied();
@@ -670,7 +704,7 @@ impl FullSession {
         let is_between_present =
             |pair: &Pair| machine.takes_part(pair.lower) && machine.takes_part(pair.upper);
         let unequal = unequal.into_iter().filter(is_between_present).collect();
-        let voided = std::mem::take(&mut self.attempt.voided);
+        let voided = self.attempt.voided.iter().copied().collect();
         let raising = std::mem::take(&mut self.attempt.raising);
         let has_moved = below == Timestamp::ZERO;
         let is_idle = raising == Raising::Idle;

@@ -76,8 +76,8 @@ impl Raising {
     }
 
     /// Why the session has not raised it in the end: these members took no part to the end, these
-    /// pairs are not equal, something was moved until the last round of a range, and these stores
-    /// have taken something in behind the scan. [`None`] if there was nothing to raise.
+    /// pairs are not equal, these stores have taken something in behind the scan, or something was
+    /// moved until the last round of a range. [`None`] if there was nothing to raise.
     pub(super) fn held_back(
         self,
         away: Vec<NodeId>,
@@ -93,8 +93,8 @@ impl Raising {
                 let pairs = unequal.into_iter().map(|pair| (pair.lower, pair.upper));
                 Some(HeldBack::Unequal(pairs.collect()))
             }
-            Self::Yes if has_moved => Some(HeldBack::Moved),
             Self::Yes if !voided.is_empty() => Some(HeldBack::CameBehind(voided)),
+            Self::Yes if has_moved => Some(HeldBack::Moved),
             Self::Yes => Some(HeldBack::Interrupted),
         }
     }
@@ -161,9 +161,9 @@ mod tests {
         assert_eq!(why(&one, &[pair], true, &one), away);
         let unequal = Some(HeldBack::Unequal(vec![(node(0), node(1))]));
         assert_eq!(why(&[], &[pair], true, &one), unequal);
-        assert_eq!(why(&[], &[], true, &one), Some(HeldBack::Moved));
         let came_behind = Some(HeldBack::CameBehind(one.to_vec()));
-        assert_eq!(why(&[], &[], false, &one), came_behind);
+        assert_eq!(why(&[], &[], true, &one), came_behind);
+        assert_eq!(why(&[], &[], true, &[]), Some(HeldBack::Moved));
         assert_eq!(why(&[], &[], false, &[]), Some(HeldBack::Interrupted));
         let nothing = Raising::Idle.held_back(Vec::new(), vec![pair], false, Vec::new());
         assert_eq!(nothing, None);

@@ -57,7 +57,14 @@ impl RepairWorker {
     }
 
     async fn gap(&self, range: RangeId, with: NodeId, theirs: Digest) -> Option<Gap> {
-        let gap = self.in_background(move |own| own.gap(range, with, theirs));
+        let sessions = Arc::clone(&self.sessions);
+        let gap = self.in_background(move |own| {
+            let gap = own.gap(range, with, theirs)?;
+            if gap != Gap::None {
+                sessions.note_difference(own, range, with);
+            }
+            Ok::<_, UnknownRange>(gap)
+        });
         gap.await?.ok()
     }
 
@@ -160,7 +167,11 @@ impl RepairWorker {
         held: Vec<u32>,
     ) -> PeerAnswer {
         self.sessions.record.request_received();
-        let run = self.in_background(move |own| own.run(range, asker, after.as_ref(), held));
+        let sessions = Arc::clone(&self.sessions);
+        let run = self.in_background(move |own| {
+            sessions.note_difference(own, range, asker);
+            own.run(range, asker, after.as_ref(), held)
+        });
         match run.await {
             Some(Ok(Ok(run))) => PeerAnswer::Pulled(run),
             Some(Ok(Err(error))) => {

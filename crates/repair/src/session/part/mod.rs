@@ -204,6 +204,13 @@ impl Participant {
         Ok(symbols_of(self.shared_items(range, asker)?, numbers))
     }
 
+    /// Takes note that this node differs from another one in a range. Returns whether that is new:
+    /// a range that is compared again counts once.
+    pub(super) fn differs(&mut self, (session, range): RangeId, with: NodeId) -> bool {
+        let range = self.part(session).and_then(|part| part.range_mut(range));
+        range.is_some_and(|range| range.differing.insert(with))
+    }
+
     /// The digest of what this node shares with another one in a range, with what repair
     /// writes have brought since the range was scanned.
     pub(super) fn recount(&mut self, range: RangeId, with: NodeId) -> Result<Digest, UnknownRange> {

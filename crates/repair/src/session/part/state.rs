@@ -10,7 +10,7 @@ use cluster::comparison::{
 use cluster::repair::is_absent;
 use cluster::{NodeId, Placement};
 use lsm::{DamageMark, Engine, Error, Scan, ScanAhead};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// The ranges of a session whose items are kept: the one that is reconciled, and
@@ -112,6 +112,8 @@ pub(super) struct Range {
     pub(super) pulled: Vec<Entry>,
     /// The bytes of it.
     pub(super) pulled_bytes: usize,
+    /// The nodes from which this one has differed in it.
+    pub(super) differing: BTreeSet<NodeId>,
 }
 
 /// How far a session has scanned.
@@ -318,6 +320,7 @@ impl SessionPart {
             items,
             pulled: Vec::new(),
             pulled_bytes: 0,
+            differing: BTreeSet::new(),
         });
         true
     }

@@ -9,7 +9,7 @@ use super::rebuild::{Rebuild, RebuildProgress};
 use base::Clock;
 use cluster::NodeId;
 use cluster::comparison::RepairKind;
-use cluster::repair::{SESSION_IDLE_MAX, SessionId};
+use cluster::repair::{SESSION_IDLE_MAX, SessionId, Token};
 use profile::lock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -190,7 +190,7 @@ impl Record {
         });
     }
 
-    /// The coordinator of a session has asked for something.
+    /// The coordinator of a session has asked for something, or another node that takes part.
     pub(super) fn asked(&self, session: SessionId) {
         let now = self.clock.monotonic();
         let mut state = lock(&self.state);
@@ -310,6 +310,17 @@ impl Record {
         let since_ms = ended_unix_ms.map(|ended| self.clock.unix_ms().saturating_sub(ended));
         self.clock.monotonic().saturating_sub(ended) >= interval
             || since_ms.is_some_and(|since_ms| Duration::from_millis(since_ms) >= interval)
+    }
+
+    /// The full session that this node takes part in, and for how long nobody has asked for
+    /// anything in it.
+    pub(super) fn running_full(&self) -> Option<(Token, Duration)> {
+        let now = self.clock.monotonic();
+        let state = lock(&self.state);
+        state.running.iter().find_map(|known| match known.session {
+            SessionId::Full(token) => Some((token, now.saturating_sub(known.last_asked))),
+            SessionId::Incremental(_) => None,
+        })
     }
 
     /// Whether a full session of another coordinator is under way, as far as this node knows: it

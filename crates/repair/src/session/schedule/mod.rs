@@ -8,7 +8,7 @@ use super::part::Participant;
 use super::report::SessionReport;
 use super::worker::RepairWorker;
 use cluster::comparison::RepairKind;
-use cluster::repair::SESSION_IDLE_MAX;
+use cluster::repair::{SESSION_IDLE_MAX, SessionId};
 use cluster::{NodeId, ReplicaState};
 use pacing::{Rebuilding, Retry, StoreOfNode};
 use std::collections::BTreeSet;
@@ -17,6 +17,16 @@ use std::time::Duration;
 
 /// How often sessions are left that nobody asks about any more.
 const LEAVING_PERIOD: Duration = SESSION_IDLE_MAX;
+
+/// How long a coordinator that was restarted has to go on with its session: it looks for that every
+/// [`LOOK_PERIOD`].
+const GOING_ON_MAX: Duration = Duration::from_secs(10);
+
+/// Whether a session is over, in which nobody has asked for anything for so long, and with whose
+/// coordinator this node has been connected for so long.
+fn is_abandoned(silent_for: Duration, connected_for: Duration) -> bool {
+    connected_for >= GOING_ON_MAX && silent_for > connected_for
+}
 
 impl RepairWorker {
     /// Coordinates a session whenever an operator asks for one, or one is due and this node is
@@ -44,6 +54,7 @@ impl RepairWorker {
                 // It may delete files.
                 self.spawn_in_background(Participant::forget_idle);
             }
+            self.leave_abandoned();
             let may_begin_full = !self.sessions.record.is_other_full_running();
             let due = || self.due_here(may_begin_full, &rebuilding, retry.period());
             let Some((kind, is_ordered)) = orders.begin(may_begin_full, due) else {
@@ -72,6 +83,23 @@ impl RepairWorker {
                     orders.put_off();
                 }
             }
+        }
+    }
+
+    /// Leaves the full session that this node takes part in if its coordinator was restarted since
+    /// it asked for something, and has not gone on: so another one need not wait until it is
+    /// silent for long.
+    fn leave_abandoned(&self) {
+        let record = &self.sessions.record;
+        let Some((token, silent_for)) = record.running_full() else {
+            return;
+        };
+        let coordinator = self.peers.status(token.coordinator());
+        let connected_for = coordinator.and_then(|link| link.up_for);
+        if connected_for.is_some_and(|connected_for| is_abandoned(silent_for, connected_for)) {
+            tracing::info!(%token, "the coordinator of a repair session does not go on with it");
+            record.left(SessionId::Full(token));
+            self.sessions.environment.store_side.abandoned(token);
         }
     }
 
@@ -183,5 +211,26 @@ impl RepairWorker {
         let members = &self.sessions.environment.members;
         let first = members.ids().find(|node| self.is_up(*node));
         first == Some(members.own())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_over_if_its_coordinator_connects_again_and_does_not_go_on() {
+        let seconds = Duration::from_secs;
+        for (silent_for, connected_for, expected) in [
+            // It takes long, by a connection that it had before.
+            (100, 1_000, false),
+            (11, 11, false),
+            // It may go on yet.
+            (100, 9, false),
+            (11, 10, true),
+        ] {
+            let is_over = is_abandoned(seconds(silent_for), seconds(connected_for));
+            assert_eq!(is_over, expected, "{silent_for} s, {connected_for} s");
+        }
     }
 }

@@ -76,7 +76,6 @@ fn a_lost_store_is_filled_in_bulk_and_gets_only_the_rest_as_mends() {
 }
 
 #[test]
-#[ignore = "a session compares a range again after something has moved in it, and each comparison is counted"]
 fn a_pair_that_differs_counts_the_range_on_both_nodes_once() {
     let mut cluster = Cluster::start_with(3, |config| {
         refilling(config);

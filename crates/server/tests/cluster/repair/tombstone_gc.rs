@@ -136,10 +136,10 @@ fn a_version_of_one_copy_below_the_bound_is_read_from_three() {
     }
 }
 
-/// The bound that it raises is the fence from before the restart, so no new pass did it.
+/// It raises the threshold to the timestamp that was closed before the restart, so no new session
+/// did it.
 #[test]
-#[ignore = "after the kill the session may go on only after SESSION_IDLE_MAX, for which the test does not wait"]
-fn a_fenced_pass_raises_the_bound_although_a_node_is_killed_in_it() {
+fn a_full_session_raises_the_gc_threshold_although_a_node_is_killed_in_it() {
     const KEYS: usize = 3_000;
     let disks = Disks::new();
     let many_ranges = |config: &mut ServerConfig| {
@@ -153,7 +153,7 @@ fn a_fenced_pass_raises_the_bound_although_a_node_is_killed_in_it() {
         let put = client.put(&target(&format!("k{number:04}"), "3/3"), b"v");
         assert_eq!(put.status, 201);
     }
-    // The driver, and one that takes part.
+    // The coordinator, and one that takes part.
     for killed in [0, 2] {
         let before = bound_at(&cluster, 1);
         let compared = ranges_compared(&cluster, 1);
@@ -164,16 +164,16 @@ fn a_fenced_pass_raises_the_bound_although_a_node_is_killed_in_it() {
         until("a part is compared", || {
             ranges_compared(&cluster, 1) > compared + 20.0
         });
-        let fence = cluster.status(1)["tombstone_gc"]["closed_timestamp_unix_ms"].as_u64();
-        assert!(fence > before);
+        let closed = cluster.status(1)["tombstone_gc"]["closed_timestamp_unix_ms"].as_u64();
+        assert!(closed > before);
         disks.kill(&mut cluster, killed);
         assert_eq!(bound_at(&cluster, 1), before, "too late to kill");
         cluster.start_node(killed);
-        until("the pass goes on and raises the bound", || {
+        until("the session goes on and raises the threshold", || {
             (0..3).all(|node| bound_at(&cluster, node) > before)
         });
-        assert!(bound_at(&cluster, 1) <= fence);
-        assert!(bound_at(&cluster, killed) <= fence);
+        assert!(bound_at(&cluster, 1) <= closed);
+        assert!(bound_at(&cluster, killed) <= closed);
     }
 }
 

@@ -27,8 +27,8 @@ pub struct Status {
     /// and the store is still a learner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub learner_because: Option<String>,
-    /// What may be lost, if stores were learners since this node was started; left out if
-    /// none was.
+    /// What may be lost, if stores were learners since this node was started or this node has set
+    /// something aside; left out otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub may_be_lost: Option<MayBeLost>,
     pub cluster: Vec<Member>,
@@ -51,10 +51,10 @@ pub struct Status {
     pub store: Store,
 }
 
-/// What may be lost with stores that were learners at one time.
+/// What may be lost with stores that were learners at one time, and what this node has set aside.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct MayBeLost {
-    /// The names of their nodes.
+    /// The names of their nodes; this node, if it has only set something aside.
     pub nodes: Vec<String>,
     /// How many acknowledged writes that may be, as far as this node knows.
     pub writes_max: u64,
@@ -62,6 +62,8 @@ pub struct MayBeLost {
     pub single_copies: u64,
     /// Those that several of the stores acknowledged since the last full repair.
     pub since_full_repair: u64,
+    /// Those that this node has set aside, at most, until an operator decides about them.
+    pub set_aside: u64,
     /// Whether there may be more, because this node does not know all of it.
     pub incomplete: bool,
     /// Whether all of the stores have been rebuilt since.

@@ -89,6 +89,7 @@ fn hints(node: &Node) -> Vec<Family> {
 fn own(snapshot: &NodeSnapshot) -> Vec<Family> {
     let loss = snapshot.loss.as_ref().filter(|report| !report.is_over);
     let loss = loss.map(|report| report.loss).unwrap_or_default();
+    let set_aside = snapshot.store.set_aside.versions_max;
     let replica_state = snapshot.replica_state;
     let replica_states = ReplicaState::ALL.map(|each| {
         let holds = f64::from(u8::from(each == replica_state));
@@ -102,8 +103,8 @@ fn own(snapshot: &NodeSnapshot) -> Vec<Family> {
         ),
         Family::gauge(
             "kvorum_writes_possibly_lost",
-            "Acknowledged writes that may be lost with stores that are learners, at most, as far as the node knows; 0 once they are rebuilt",
-            loss.writes_max() as f64,
+            "Acknowledged writes that may be lost, at most, as far as the node knows: with stores that are learners, until they are rebuilt, and those that the node has set aside, until an operator decides",
+            loss.writes_max().saturating_add(set_aside) as f64,
         ),
         Family::gauge(
             "kvorum_writes_possibly_lost_unknown",

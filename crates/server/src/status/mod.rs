@@ -65,7 +65,7 @@ pub(crate) fn of(
         .to_owned(),
         replica_state: snapshot.replica_state.word().to_owned(),
         learner_because: snapshot.learner_because.clone(),
-        may_be_lost: snapshot.loss.as_ref().map(may_be_lost),
+        may_be_lost: may_be_lost(config.node.name(), snapshot),
         cluster: members(shared, snapshot, links),
         value_bytes_max: config.node.value_bytes_max as u64,
         clock: clock(snapshot),
@@ -88,16 +88,35 @@ pub(crate) fn of(
     }
 }
 
-fn may_be_lost(report: &LossReport) -> MayBeLost {
-    MayBeLost {
-        text: report.to_string(),
-        writes_max: report.loss.writes_max(),
-        single_copies: report.loss.single_copies,
-        since_full_repair: report.loss.since_full_session,
-        incomplete: report.loss.has_unknown,
-        filled: report.is_over,
-        nodes: report.nodes.clone(),
+/// What may be lost with learners, and what this node has set aside: that counts until an operator
+/// decides about it.
+fn may_be_lost(name: &str, snapshot: &NodeSnapshot) -> Option<MayBeLost> {
+    let set_aside = snapshot.store.set_aside.versions_max;
+    if let Some(report) = &snapshot.loss {
+        return Some(MayBeLost {
+            text: report.to_string(),
+            writes_max: report.loss.writes_max().saturating_add(set_aside),
+            single_copies: report.loss.single_copies,
+            since_full_repair: report.loss.since_full_session,
+            set_aside,
+            incomplete: report.loss.has_unknown,
+            filled: report.is_over,
+            nodes: report.nodes.clone(),
+        });
     }
+    (set_aside > 0).then(|| MayBeLost {
+        text: format!(
+            "up to {set_aside} versions may be lost that {name} has set aside, until an operator \
+             restores or discards them"
+        ),
+        writes_max: set_aside,
+        single_copies: 0,
+        since_full_repair: 0,
+        set_aside,
+        incomplete: false,
+        filled: snapshot.replica_state.is_voter(),
+        nodes: vec![name.to_owned()],
+    })
 }
 
 fn clock(snapshot: &NodeSnapshot) -> Clock {

@@ -124,6 +124,8 @@ fn start_cluster() -> TestCluster {
     let mut cluster = TestCluster::new(node_locations());
     for node in &mut cluster.nodes {
         let options = [
+            // A repair first waits for as long as requests may take.
+            "--timeout=3s",
             "--durability",
             "os",
             "--hint-age-max",

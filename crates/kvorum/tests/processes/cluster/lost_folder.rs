@@ -1,7 +1,7 @@
 //! A node whose folder was lost, as an operator meets it: a repair fills it, and logs and status
 //! say what happened.
 
-use crate::fixtures::cluster::{ClusterNode, TestCluster};
+use crate::fixtures::cluster::{ClusterNode, TestCluster, node_locations};
 use crate::support::{kvorum, run_to_end, wait_until_ok};
 use http_testing::Connection;
 use serde_json::Value;
@@ -42,7 +42,12 @@ fn get(connection: &mut Connection, key: usize, value: &[u8], replicas: &str) ->
 
 #[test]
 fn a_node_without_its_folder_is_filled_once_all_nodes_are_up() {
-    let mut cluster = TestCluster::start();
+    let mut cluster = TestCluster::new(node_locations());
+    for node in &mut cluster.nodes {
+        // A repair that rebuilds a store first waits for as long as requests may take.
+        node.options.push("--timeout=2s".to_owned());
+    }
+    cluster.start_all();
     let mut writer = cluster[0].connect().unwrap();
     for key in 0..KEYS {
         put(&mut writer, key, b"value");

@@ -28,7 +28,9 @@ fn of_losses(view: View<'_>) -> Vec<Advice> {
         view.statuses()
             .filter_map(|status| status.may_be_lost.as_ref())
     };
-    let knows = |lost: &MayBeLost| (!lost.incomplete, lost.writes_max);
+    // There is an advice of its own about what is set aside.
+    let with_learners = |lost: &MayBeLost| lost.writes_max.saturating_sub(lost.set_aside);
+    let knows = |lost: &MayBeLost| (!lost.incomplete, with_learners(lost));
     let mut losses: BTreeMap<&[String], &MayBeLost> = BTreeMap::new();
     for lost in reports() {
         let known = losses.entry(&lost.nodes).or_insert(lost);
@@ -51,7 +53,7 @@ fn of_losses(view: View<'_>) -> Vec<Advice> {
         Advice::of_cluster(severity, what, remedy, "A disk died")
     };
     let losses = losses.values();
-    let losses = losses.filter(|lost| lost.writes_max > 0 || lost.incomplete);
+    let losses = losses.filter(|lost| with_learners(lost) > 0 || lost.incomplete);
     losses.map(advice).collect()
 }
 

@@ -14,6 +14,10 @@ fn set_aside(cluster: &Cluster, method: &str, query: &str) -> Reply {
     cluster.client(2).request(method, &target, JSON, b"")
 }
 
+fn possibly_lost_at(cluster: &Cluster, node: usize) -> f64 {
+    cluster.metric(node, "kvorum_writes_possibly_lost ")
+}
+
 /// Takes all out of a store, and a version besides that no other node has.
 fn set_all_aside(disk: &Arc<MemoryDisk>) {
     let (environment, _executor) = environment(Arc::clone(disk) as _);
@@ -78,6 +82,12 @@ fn copies_that_no_other_node_has_come_back_at_the_word_of_an_operator() {
     let status = &cluster.status(2)["store"]["set_aside"];
     assert_eq!(status["below"], page["below"]);
     assert_ne!(cluster.metric(2, "kvorum_store_set_aside_bytes "), 0.0);
+    // Until the operator decides it counts as possibly lost, on this node and no other one.
+    let possibly_lost = [0, 1, 2].map(|node| possibly_lost_at(&cluster, node));
+    assert_eq!(possibly_lost, [0.0, 0.0, 4.0]);
+    let may_be_lost = &cluster.status(2)["may_be_lost"];
+    assert_eq!(may_be_lost["set_aside"], 4, "{may_be_lost}");
+    assert_eq!(may_be_lost["writes_max"], 4, "{may_be_lost}");
     // Page by page.
     let first = list("?limit=2");
     assert_eq!(first["copies"].as_array().unwrap().len(), 2);
@@ -114,4 +124,6 @@ fn copies_that_no_other_node_has_come_back_at_the_word_of_an_operator() {
         0
     );
     assert!(cluster.status(2)["store"].get("set_aside").is_none());
+    assert!(cluster.status(2).get("may_be_lost").is_none());
+    assert_eq!(possibly_lost_at(&cluster, 2), 0.0);
 }

@@ -80,6 +80,11 @@ fn refusals_and_what_operators_do_are_lines_of_the_audit_log() {
         ("shop", "POST", "/v0/batch", batch, 200),
         ("ops", "POST", "/v0/admin/compact", b"", 202),
         ("ops", "POST", "/v0/admin/repair?no=such", b"", 400),
+        // To list what is set aside changes nothing; to restore or discard it does.
+        ("shop", "DELETE", "/v0/admin/set-aside?up_to=1", b"", 403),
+        ("ops", "GET", "/v0/admin/set-aside", b"", 200),
+        ("ops", "POST", "/v0/admin/set-aside?id=k", b"", 404),
+        ("ops", "DELETE", "/v0/admin/set-aside?up_to=1", b"", 200),
     ] {
         let fields = format!("authorization: Bearer {token}\r\n{json}{}", traceparent());
         let reply = Client::connect(&node).request(method, target, &fields, body);
@@ -110,6 +115,12 @@ fn refusals_and_what_operators_do_are_lines_of_the_audit_log() {
         {"event": "admin", "method": "POST", "path": "/v0/admin/compact", "status": 202,
          "token": "ops", "trace": TRACE},
         {"event": "admin", "method": "POST", "path": "/v0/admin/repair", "status": 400,
+         "token": "ops", "trace": TRACE},
+        {"event": "no-right", "method": "DELETE", "path": "/v0/admin/set-aside", "status": 403,
+         "token": "shop", "trace": TRACE},
+        {"event": "admin", "method": "POST", "path": "/v0/admin/set-aside", "status": 404,
+         "token": "ops", "trace": TRACE},
+        {"event": "admin", "method": "DELETE", "path": "/v0/admin/set-aside", "status": 200,
          "token": "ops", "trace": TRACE},
         {"event": "other-origin", "method": "GET", "path": "/v0/entity", "status": 403},
         {"event": "no-peer", "path": "/v0/peer"},

@@ -13,9 +13,9 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 /// How long the GC threshold may take to rise above a timestamp, besides the grace: until
-/// the slowest clock is there, a session whose coordinator is gone is idle, and some others have
-/// ended.
-const RISING: Duration = Duration::from_secs(160);
+/// the slowest clock is there, a session whose coordinator does not go on is known to be over, and
+/// some others have ended.
+const RISING: Duration = Duration::from_secs(40);
 
 /// How often to look.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);

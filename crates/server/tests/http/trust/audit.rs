@@ -80,7 +80,7 @@ fn refusals_and_what_operators_do_are_lines_of_the_audit_log() {
         ("shop", "POST", "/v0/batch", batch, 200),
         ("ops", "POST", "/v0/admin/compact", b"", 202),
         ("ops", "POST", "/v0/admin/repair?no=such", b"", 400),
-        // To list what is set aside changes nothing; to restore or discard it does.
+        // Whoever lists what is set aside sees keys of all users.
         ("shop", "DELETE", "/v0/admin/set-aside?up_to=1", b"", 403),
         ("ops", "GET", "/v0/admin/set-aside", b"", 200),
         ("ops", "POST", "/v0/admin/set-aside?id=k", b"", 404),
@@ -118,6 +118,8 @@ fn refusals_and_what_operators_do_are_lines_of_the_audit_log() {
          "token": "ops", "trace": TRACE},
         {"event": "no-right", "method": "DELETE", "path": "/v0/admin/set-aside", "status": 403,
          "token": "shop", "trace": TRACE},
+        {"event": "admin", "method": "GET", "path": "/v0/admin/set-aside", "status": 200,
+         "token": "ops", "trace": TRACE},
         {"event": "admin", "method": "POST", "path": "/v0/admin/set-aside", "status": 404,
          "token": "ops", "trace": TRACE},
         {"event": "admin", "method": "DELETE", "path": "/v0/admin/set-aside", "status": 200,

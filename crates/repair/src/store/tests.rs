@@ -5,7 +5,7 @@ use base::{BootId, Expiry, ManualClock, SeededRandom};
 use cluster::repair::ShownBelow;
 use cluster::{Member, Members, NodeId, NodeUrl};
 use lsm::Options;
-use lsm_testing::{Fault, FaultyDisk, MemoryDisk, environment};
+use lsm_testing::{BlockingWrite, Fault, FaultyDisk, MemoryDisk, StepExecutor, environment};
 use membership::{MembershipEnvironment, StoreCount};
 use std::cell::Cell;
 use std::io::ErrorKind;
@@ -35,7 +35,7 @@ struct Opened {
     side: Arc<StoreSide>,
     engine: Engine,
     membership: Membership,
-    run_jobs: Box<dyn Fn()>,
+    executor: Arc<StepExecutor>,
 }
 
 fn at(ms_before_now: u64) -> Timestamp {
@@ -125,9 +125,7 @@ impl TestNode {
             side: StoreSide::open(environment, Arc::default()).unwrap(),
             engine,
             membership,
-            run_jobs: Box::new(move || {
-                executor.run_all_due();
-            }),
+            executor,
         }
     }
 }
@@ -139,13 +137,13 @@ impl Opened {
 
     fn ask_by(&self, token: Token, request: SessionRequest) -> Option<SessionAnswer> {
         let mut answer = self.side.asked(token, request);
-        (self.run_jobs)();
+        self.executor.run_all_due();
         answer.try_recv().ok()
     }
 
     fn hear(&self, gc_threshold: Timestamp) {
         self.side.heard("b", gc_threshold, true);
-        (self.run_jobs)();
+        self.executor.run_all_due();
     }
 
     /// Writes a value, as it was admitted.
@@ -315,14 +313,14 @@ fn a_voter_sets_nothing_aside_by_the_word_of_a_store_that_lacks_something() {
     let old = at(GRACE_MS + 9);
     opened.write(old, lsm::Admission::Ordinary).unwrap();
     opened.side.heard("b", at(GRACE_MS), false);
-    (opened.run_jobs)();
+    opened.executor.run_all_due();
     assert!(opened.side.shared().is_behind());
     assert_eq!(opened.side.record(), StoreRecord::default());
     assert!(!opened.membership.replica_state().lacks());
     // A learner does.
     opened.membership.fall_behind().unwrap();
     opened.side.heard("b", at(GRACE_MS), false);
-    (opened.run_jobs)();
+    opened.executor.run_all_due();
     assert_eq!(opened.side.record().gc_threshold, at(GRACE_MS));
     assert_eq!(opened.engine.get(b"key").unwrap(), None);
 }
@@ -356,6 +354,23 @@ fn a_store_that_is_behind_sets_aside_what_it_has_below_the_threshold() {
     assert!(opened.side.shared().was_set_aside_since(before));
 }
 
+/// A flush may take seconds, and requests wait for other jobs of the owner.
+#[test]
+fn what_is_to_be_set_aside_is_flushed_before_by_a_job_for_which_nobody_waits() {
+    let node = TestNode::new();
+    let opened = node.open();
+    opened.engine.write(value(at(GRACE_MS + 9))).unwrap();
+    assert_eq!(opened.engine.statistics().memtable_entries, 1);
+    opened.side.heard("b", at(GRACE_MS), true);
+    opened.executor.run_class(JobClass::Owner);
+    assert_eq!(opened.engine.statistics().memtable_entries, 1);
+    opened.executor.run_class(JobClass::Scan);
+    assert_eq!(opened.engine.statistics().memtable_entries, 0);
+    assert!(opened.engine.get(b"key").unwrap().is_some());
+    opened.executor.run_all_due();
+    assert_eq!(opened.engine.get(b"key").unwrap(), None);
+}
+
 #[test]
 fn a_session_that_is_disturbed_does_not_raise_the_threshold_after_a_restart_either() {
     let node = TestNode::new();
@@ -365,7 +380,7 @@ fn a_session_that_is_disturbed_does_not_raise_the_threshold_after_a_restart_eith
     opened.ask(closing(below));
     let mut noted = opened.side.disturbed();
     assert!(noted.try_recv().is_err());
-    (opened.run_jobs)();
+    opened.executor.run_all_due();
     noted.try_recv().unwrap();
     assert!(!node.stored().may_raise);
     assert_eq!(opened.side.status().voided_by_read_repairs, 1);

@@ -28,7 +28,7 @@ use api::status::{
 use cluster::comparison::RepairKind;
 use cluster::{NodeId, ReplicaState};
 use lsm::Statistics;
-use node::{LossReport, NoTimestamp, NodeSnapshot};
+use node::{NoTimestamp, NodeSnapshot};
 use peer::LinkStatus;
 use std::sync::Arc;
 use std::time::Duration;

@@ -13,6 +13,8 @@
 //! - [`Members`] is the list of all nodes, a [`NodeId`] the number of one of them, a
 //!   [`NodeUrl`] the address of a node, and [`NodeTable`] a table by node ID. [`Layout`] is what is
 //!   in force: members and placement.
+//! - [`layout`] changes the list of members while the cluster serves: which list may follow which,
+//!   how nodes agree on one, and what requests need meanwhile ([`Quorum`]).
 
 mod clock;
 pub mod comparison;

@@ -3,6 +3,7 @@
 //! A [`Layout`] never changes. Each request, session, page and scan keeps the one that it began
 //! with, so that it counts over the same nodes from begin to end.
 
+pub mod driver;
 mod list;
 pub mod paxos;
 mod placements;

@@ -28,6 +28,7 @@ mod page;
 pub use page::{PageItem, PageRequest, Part, ScanPage};
 
 use crate::members::NodeId;
+use crate::node_table::NodeTable;
 use crate::placement::Placement;
 use crate::replicas::{Miss, Replicas};
 use base::Entry;
@@ -63,8 +64,7 @@ pub struct ScanMerge {
     wants_values: bool,
     /// Everything before this key was returned.
     position: Vec<u8>,
-    /// By node ID.
-    nodes: Vec<NodePages>,
+    nodes: NodeTable<NodePages>,
     /// Empty; its memory is used again for each key.
     held: Vec<(NodeId, PageItem)>,
 }
@@ -86,14 +86,24 @@ struct Loaded {
 }
 
 impl ScanMerge {
-    /// A scan over the keys from `start` on, of which no page is there yet.
+    /// A scan over the keys from `start` on, of which no page is there yet. In a change of the
+    /// members it asks those of one list: see
+    /// [`Placements::for_scans`](crate::layout::Placements::for_scans).
     #[must_use]
-    pub fn new(replicas: Replicas, nodes: usize, start: &[u8], wants_values: bool) -> Self {
+    pub fn new(
+        replicas: Replicas,
+        nodes: impl IntoIterator<Item = NodeId>,
+        start: &[u8],
+        wants_values: bool,
+    ) -> Self {
         Self {
             replicas,
             wants_values,
             position: start.to_vec(),
-            nodes: (0..nodes).map(|_| NodePages::Awaited).collect(),
+            nodes: nodes
+                .into_iter()
+                .map(|node| (node, NodePages::Awaited))
+                .collect(),
             held: Vec::new(),
         }
     }
@@ -106,7 +116,7 @@ impl ScanMerge {
 
     /// The nodes that are missing, and why.
     pub fn missing(&self) -> impl Iterator<Item = (NodeId, Miss)> + '_ {
-        with_ids(&self.nodes).filter_map(|(node, pages)| match pages {
+        self.nodes.iter().filter_map(|(node, pages)| match pages {
             NodePages::Missing(why) => Some((node, *why)),
             // Its word does not count here, because it may have lost something.
             NodePages::Loaded(Loaded { counts: false, .. }) => Some((node, Miss::Learner)),
@@ -126,7 +136,7 @@ impl ScanMerge {
         start: &[u8],
         page: ScanPage,
     ) -> Result<bool, &'static str> {
-        let Some(pages) = self.nodes.get_mut(node.index()) else {
+        let Some(pages) = self.nodes.get_mut(node) else {
             return Err("a page of an unknown node");
         };
         if matches!(pages, NodePages::Loaded(_)) {
@@ -160,8 +170,7 @@ impl ScanMerge {
 
     /// Takes note that a node's next page does not come.
     pub fn missed(&mut self, node: NodeId, why: Miss) {
-        if let Some(pages @ (NodePages::Awaited | NodePages::Missing(_))) =
-            self.nodes.get_mut(node.index())
+        if let Some(pages @ (NodePages::Awaited | NodePages::Missing(_))) = self.nodes.get_mut(node)
         {
             *pages = NodePages::Missing(why);
         }
@@ -169,7 +178,7 @@ impl ScanMerge {
 
     /// Waits again for a node that was missing, and that has answered.
     pub fn rejoin(&mut self, node: NodeId) {
-        if let Some(pages @ NodePages::Missing(_)) = self.nodes.get_mut(node.index()) {
+        if let Some(pages @ NodePages::Missing(_)) = self.nodes.get_mut(node) {
             *pages = NodePages::Awaited;
         }
     }
@@ -177,8 +186,10 @@ impl ScanMerge {
     /// Goes on as far as the pages that are there allow.
     pub fn step(&mut self, placement: &Placement, now_unix_ms: u64) -> MergeStep {
         for _ in 0..PASSED_OVER_MAX {
-            if let Some((node, _)) =
-                with_ids(&self.nodes).find(|(_, pages)| matches!(pages, NodePages::Awaited))
+            if let Some((node, _)) = self
+                .nodes
+                .iter()
+                .find(|(_, pages)| matches!(pages, NodePages::Awaited))
             {
                 return MergeStep::Await(node, self.position.clone());
             }
@@ -206,7 +217,7 @@ impl ScanMerge {
     /// Takes the first item of the least key that a page has, if all pages reach behind it.
     fn next_item(&mut self) -> Option<(NodeId, PageItem)> {
         let mut least: Option<(NodeId, &[u8])> = None;
-        for (node, pages) in with_ids(&self.nodes) {
+        for (node, pages) in self.nodes.iter() {
             if let NodePages::Loaded(Loaded { items, .. }) = pages
                 && let Some(key) = items.front().map(|item| item.entry.key())
                 && least.is_none_or(|(_, least)| key < least)
@@ -223,7 +234,7 @@ impl ScanMerge {
     }
 
     fn pop(&mut self, node: NodeId) -> Option<PageItem> {
-        match self.nodes.get_mut(node.index())? {
+        match self.nodes.get_mut(node)? {
             NodePages::Loaded(loaded) => loaded.items.pop_front(),
             NodePages::Awaited | NodePages::Missing(_) => None,
         }
@@ -234,7 +245,7 @@ impl ScanMerge {
         let key = first.1.entry.key();
         self.position.clear();
         self.position.extend_from_slice(key);
-        for (id, pages) in (0..=u8::MAX).zip(&mut self.nodes) {
+        for (node, pages) in self.nodes.iter_mut() {
             if let NodePages::Loaded(loaded) = pages
                 && loaded
                     .items
@@ -242,7 +253,7 @@ impl ScanMerge {
                     .is_some_and(|item| item.entry.key() == key)
                 && let Some(item) = loaded.items.pop_front()
             {
-                held.push((NodeId::new(id), item));
+                held.push((node, item));
             }
         }
         self.position.push(0);
@@ -261,7 +272,7 @@ impl ScanMerge {
         let Some(frontier) = self.frontier().map(<[u8]>::to_vec) else {
             return false;
         };
-        for pages in &mut self.nodes {
+        for pages in self.nodes.values_mut() {
             if matches!(pages, NodePages::Loaded(loaded) if loaded.next.as_ref() == Some(&frontier))
             {
                 *pages = NodePages::Awaited;
@@ -272,7 +283,7 @@ impl ScanMerge {
     }
 
     fn loaded(&self) -> impl Iterator<Item = &Loaded> {
-        self.nodes.iter().filter_map(|pages| match pages {
+        self.nodes.values().filter_map(|pages| match pages {
             NodePages::Loaded(loaded) => Some(loaded),
             NodePages::Awaited | NodePages::Missing(_) => None,
         })
@@ -345,7 +356,7 @@ impl ScanMerge {
     /// Whether the word of a node counts at the present position.
     fn counts(&self, node: NodeId) -> bool {
         matches!(
-            self.nodes.get(node.index()),
+            self.nodes.get(node),
             Some(NodePages::Loaded(Loaded { counts: true, .. }))
         )
     }
@@ -356,10 +367,6 @@ fn freshness(item: &PageItem) -> impl Ord + use<> {
     let entry = &item.entry;
     let is_tombstone = entry.kind() == base::Kind::Tombstone;
     (entry.timestamp(), is_tombstone, entry.expiry())
-}
-
-fn with_ids(nodes: &[NodePages]) -> impl Iterator<Item = (NodeId, &NodePages)> {
-    (0..=u8::MAX).map(NodeId::new).zip(nodes)
 }
 
 /// Checks that a page is what was asked for: its keys ascend, and lie before the next page.

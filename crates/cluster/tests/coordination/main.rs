@@ -20,6 +20,8 @@ mod node;
 mod promises;
 mod read;
 mod repair;
+#[path = "../golden/run.rs"]
+mod run;
 mod scan;
 mod script;
 mod world;

@@ -30,11 +30,17 @@ fn scans_are_merged_as_told() {
 fn step(machine: &mut Option<Machine>, event: &str) -> String {
     let words: Vec<&str> = event.split(' ').collect();
     if let [what @ ("scan" | "keys"), pair, "of", nodes] = words[..] {
-        let nodes = nodes.parse().unwrap();
+        let nodes: usize = nodes.parse().unwrap();
         let names = ["a", "b", "c", "d", "e"];
+        let placement = Placement::new(names[..nodes].iter().copied());
         let machine = machine.insert(Machine {
-            merge: ScanMerge::new(script::replicas(pair), nodes, b"a", what == "scan"),
-            placement: Placement::new(names[..nodes].iter().copied()),
+            merge: ScanMerge::new(
+                script::replicas(pair),
+                placement.ids(),
+                b"a",
+                what == "scan",
+            ),
+            placement,
             starts: vec![b"a".to_vec(); nodes],
         });
         return go_on(machine);

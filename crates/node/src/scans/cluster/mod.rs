@@ -81,7 +81,7 @@ impl ClusterScan {
         window: ScanWindow,
         deadline: Duration,
     ) -> Self {
-        let nodes = coordinator.peers.nodes();
+        let nodes = coordinator.peers.ids();
         let window = Rc::new(window);
         let merge = ScanMerge::new(plan.replicas, nodes, start, plan.wants_values);
         let mut feeds = Feeds::new(Rc::clone(coordinator), end, plan, Rc::clone(&window));
@@ -101,7 +101,7 @@ impl ClusterScan {
     /// Passes over all keys before this one, which lies behind the last one that was returned: asks
     /// all nodes anew from there.
     pub(super) fn skip_to(&mut self, key: &[u8]) {
-        let nodes = self.coordinator.peers.nodes();
+        let nodes = self.coordinator.peers.ids();
         let ClusterScanPlan {
             replicas,
             wants_values,

@@ -26,10 +26,12 @@ mod read;
 mod read_progress;
 mod read_steps;
 mod write;
+mod write_steps;
 
 pub use read::{Read, TIMES_ANEW_MAX};
 pub use read_steps::{ReadAction, ReadActions, ReadEvent};
-pub use write::{Round, Write, WriteAction, WriteActions, WriteEvent};
+pub use write::Write;
+pub use write_steps::{Round, WriteAction, WriteActions, WriteEvent};
 
 /// Whether a request has enough replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

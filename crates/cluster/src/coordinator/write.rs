@@ -56,87 +56,12 @@
 //! timestamp. So such a write gets no second one.
 
 use super::Decision;
+use super::write_steps::{Round, WriteAction, WriteActions, WriteEvent};
 use crate::layout::{Group, Quorum};
 use crate::placement::REPLICAS_INLINE;
 use crate::replicas::{Fate, Miss, ReplicaIndex};
 use base::{NewerVersion, Timestamp};
 use smallvec::SmallVec;
-
-/// Which timestamp of a write is meant: there are at most two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Round {
-    /// The timestamp that the write began with.
-    First,
-    /// The timestamp above the newer versions that the replicas held.
-    Second,
-}
-
-/// What has happened to a write. `replica` says which replica of the key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WriteEvent {
-    /// A replica has stored it.
-    Stored {
-        /// Of which timestamp.
-        round: Round,
-        /// Which replica.
-        replica: ReplicaIndex,
-        /// What newer versions it held when this timestamp first arrived there.
-        newer_version: NewerVersion,
-    },
-    /// A replica has not stored it, or its answer was lost.
-    Missed {
-        /// Of which timestamp.
-        round: Round,
-        /// Which replica.
-        replica: ReplicaIndex,
-        /// Why.
-        why: Miss,
-    },
-    /// A hint is kept, or could not be: hints are best effort.
-    HintKept {
-        /// Of which timestamp.
-        round: Round,
-        /// For which replica.
-        replica: ReplicaIndex,
-    },
-    /// The clock allocates no timestamp above what the replicas hold.
-    NoTimestamp,
-    /// Half of the request's time is over: see [`Write::awaits_half_time`].
-    HalfTime,
-    /// The request's time is over.
-    Deadline,
-}
-
-/// What to do for a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WriteAction {
-    /// Send it to a replica; `Stored` or `Missed` is to follow.
-    Send {
-        /// Of which timestamp.
-        round: Round,
-        /// Which replica.
-        replica: ReplicaIndex,
-    },
-    /// Keep a hint for a replica; `HintKept` is to follow.
-    Hint {
-        /// Of which timestamp.
-        round: Round,
-        /// For which replica.
-        replica: ReplicaIndex,
-    },
-    /// Timestamp it once more, and call [`Write::pushed`].
-    Push {
-        /// What the new timestamp must be above.
-        above: Timestamp,
-    },
-    /// Answer the client.
-    Reply(Decision),
-    /// Nothing is left to do.
-    Done,
-}
-
-/// The actions of a step, in the order in which to do them.
-pub type WriteActions = SmallVec<[WriteAction; REPLICAS_INLINE + 2]>;
 
 /// The coordination of one write.
 #[derive(Clone, Debug)]

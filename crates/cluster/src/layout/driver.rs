@@ -187,10 +187,10 @@ impl Driver {
         }
         // It was for an epoch that is decided now.
         self.attempt = None;
-        if let Some(command) = &mut self.command {
-            if command.wish.take().as_ref() == Some(&list) {
-                self.reply(Ok(()), actions);
-            }
+        if let Some(command) = &mut self.command
+            && command.wish.take().as_ref() == Some(&list)
+        {
+            self.reply(Ok(()), actions);
         }
         self.list = list;
         self.above = Ballot::default();

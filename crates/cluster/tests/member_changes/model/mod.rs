@@ -83,26 +83,10 @@ pub(crate) struct Scenario {
     copies: &'static [u8],
     /// Whether one node hears late of lists, and gets every second request.
     has_slow_node: bool,
-    /// Weights of what happens next.
-    pace: Pace,
     bug: Option<Bug>,
 }
 
-/// How often the parts of a run go on, of 100 steps.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
-    requests: u8,
-    sessions: u8,
-    lists: u8,
-    adoption: u8,
-}
-
-const EVEN: Pace = Pace {
-    requests: 45,
-    sessions: 15,
-    lists: 12,
-    adoption: 12,
-};
+const SCENARIOS: [Scenario; 4] = [FAULTY_WITH_ONE_COPY, STRICT, FAULTY, SLOW];
 
 fn run(seed: u64, scenario: Scenario) -> World {
     let mut world = World::new(seed, scenario);
@@ -123,7 +107,6 @@ const STRICT: Scenario = Scenario {
     has_faults: false,
     copies: &[3, 3, 3, 2, 1],
     has_slow_node: false,
-    pace: EVEN,
     bug: None,
 };
 const FAULTY: Scenario = Scenario {
@@ -143,7 +126,7 @@ const FAULTY_WITH_ONE_COPY: Scenario = Scenario {
 #[test]
 fn nothing_is_lost_while_members_change() {
     let (mut lists, mut writes, mut reads) = (0, 0, 0);
-    for scenario in [STRICT, FAULTY, SLOW, FAULTY_WITH_ONE_COPY] {
+    for scenario in SCENARIOS {
         for seed in 0..RUNS {
             let world = run(seed, scenario);
             lists += world.lists.len() - 1;
@@ -170,7 +153,7 @@ fn many_runs() {
         let mut all = Bug::ALL.into_iter();
         all.find(|bug| format!("{bug:?}") == name).unwrap()
     });
-    for scenario in [STRICT, FAULTY, SLOW, FAULTY_WITH_ONE_COPY] {
+    for scenario in SCENARIOS {
         let scenario = Scenario { bug, ..scenario };
         let mut found = Vec::new();
         for seed in first..first + runs {
@@ -186,30 +169,36 @@ fn many_runs() {
     }
 }
 
-/// Each bug with the scenario in which it is caught, and within how many runs.
-const CAUGHT: &[(Bug, Scenario, u64)] = &[
-    (Bug::NoBarrier, STRICT, 1_000),
-    (Bug::NoSync, STRICT, 1_000),
-    (Bug::ReadOneSide, FAULTY, 1_000),
-    (Bug::JudgeOld, STRICT, 3_000),
-    (Bug::JudgeNew, STRICT, 500),
-    (Bug::UnionAcks, STRICT, 500),
-    (Bug::LostCounts, FAULTY, 2_000),
-    (Bug::AbortAtOnce, FAULTY, 3_000),
-    (Bug::AbortTooEarly, FAULTY, 1_000),
-    (Bug::NoSettling, FAULTY, 1_000),
-    (Bug::NoFloor, SLOW, 2_000),
-    (Bug::DeadReturns, FAULTY_WITH_ONE_COPY, 2_000),
+/// Two more bugs of the list are not caught here: a report while older requests are under way
+/// (`NoDrain`), and nodes that serve former members (`NoRefusal`). In this model the floor alone
+/// suffices against both, because each old replica of a key that moves takes part in a session with
+/// those that gain it. They are further defences, for what the model takes for granted: that a floor
+/// is never lost. `RestampRefused` is too rare; the golden cases of writes have its rule.
+const CAUGHT: [Bug; 12] = [
+    Bug::NoBarrier,
+    Bug::NoSync,
+    Bug::NoFloor,
+    Bug::ReadOneSide,
+    Bug::JudgeOld,
+    Bug::JudgeNew,
+    Bug::UnionAcks,
+    Bug::LostCounts,
+    Bug::AbortAtOnce,
+    Bug::AbortTooEarly,
+    Bug::NoSettling,
+    Bug::DeadReturns,
 ];
 
 #[test]
 fn each_broken_rule_is_caught() {
-    for (bug, scenario, runs) in CAUGHT {
-        let scenario = Scenario {
-            bug: Some(*bug),
-            ..*scenario
-        };
-        let is_caught = (0..*runs).any(|seed| violation(seed, scenario).is_some());
+    for bug in CAUGHT {
+        let is_caught = SCENARIOS.into_iter().any(|scenario| {
+            let scenario = Scenario {
+                bug: Some(bug),
+                ..scenario
+            };
+            (0..3_000).any(|seed| violation(seed, scenario).is_some())
+        });
         assert!(is_caught, "{bug:?}");
     }
 }

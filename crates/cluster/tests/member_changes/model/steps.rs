@@ -3,7 +3,9 @@
 use super::Bug;
 use super::node::Node;
 use super::world::{NAMES, World, member};
-use cluster::layout::{Change, Epoch, JoinedStore, Joiner, MemberReport, Phase, Progress, Reports};
+use cluster::layout::{
+    Change, Epoch, JoinedStore, Joiner, Lists, MemberReport, Phase, Progress, Reports,
+};
 use cluster::{NodeId, NodeSet, WhichList};
 
 /// The changes of a run, at most.
@@ -480,7 +482,7 @@ impl World {
             || !are_whole
             || down.len() != 1
             || self.replicas.from < 2 && list.get(down[0]).is_some_and(|it| it.lists != Lists::New)
-            || self.rng.u8(0..20) > 0
+            || self.rng.u8(0..5) > 0
         {
             return;
         }

@@ -161,7 +161,9 @@ impl World {
     }
 
     pub(crate) fn run(&mut self) {
-        let pace = self.scenario.pace;
+        // Of 100 steps: how many are of requests, and one in how many begins one.
+        let requests = [5, 12, 25, 45][self.rng.usize(0..4)];
+        let begins = [16, 40, 80][self.rng.usize(0..3)];
         for _ in 0..STEPS {
             let running = self.running();
             if self.operations.len() == OPERATIONS && running.is_empty() {
@@ -169,20 +171,20 @@ impl World {
             }
             if running.len() < RUNNING_MAX
                 && self.operations.len() < OPERATIONS
-                && self.rng.u8(0..16) == 0
+                && self.rng.u8(0..begins) == 0
             {
                 self.begin();
             }
-            let next = self.rng.u8(0..100);
-            let sessions = pace.requests + pace.sessions;
-            let lists = sessions + pace.lists;
-            if next < pace.requests {
+            if self.rng.u8(0..100) < requests {
                 self.step_operations(&running);
-            } else if next < sessions {
+                continue;
+            }
+            let next = self.rng.u8(0..10);
+            if next < 4 {
                 self.step_sessions();
-            } else if next < lists {
+            } else if next < 6 {
                 self.step_list();
-            } else if next < lists + pace.adoption {
+            } else if next < 8 {
                 self.step_adoption();
             } else if self.scenario.has_faults {
                 self.step_faults();

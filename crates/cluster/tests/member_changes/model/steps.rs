@@ -482,7 +482,7 @@ impl World {
             || !are_whole
             || down.len() != 1
             || self.replicas.from < 2 && list.get(down[0]).is_some_and(|it| it.lists != Lists::New)
-            || self.rng.u8(0..5) > 0
+            || self.rng.u8(0..20) > 0
         {
             return;
         }

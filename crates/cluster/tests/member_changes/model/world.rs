@@ -161,9 +161,7 @@ impl World {
     }
 
     pub(crate) fn run(&mut self) {
-        // Of 100 steps: how many are of requests, and one in how many begins one.
-        let requests = [5, 12, 25, 45][self.rng.usize(0..4)];
-        let begins = [16, 40, 80][self.rng.usize(0..3)];
+        let pace = self.scenario.pace;
         for _ in 0..STEPS {
             let running = self.running();
             if self.operations.len() == OPERATIONS && running.is_empty() {
@@ -171,20 +169,20 @@ impl World {
             }
             if running.len() < RUNNING_MAX
                 && self.operations.len() < OPERATIONS
-                && self.rng.u8(0..begins) == 0
+                && self.rng.u8(0..16) == 0
             {
                 self.begin();
             }
-            if self.rng.u8(0..100) < requests {
+            let next = self.rng.u8(0..100);
+            let sessions = pace.requests + pace.sessions;
+            let lists = sessions + pace.lists;
+            if next < pace.requests {
                 self.step_operations(&running);
-                continue;
-            }
-            let next = self.rng.u8(0..10);
-            if next < 4 {
+            } else if next < sessions {
                 self.step_sessions();
-            } else if next < 6 {
+            } else if next < lists {
                 self.step_list();
-            } else if next < 8 {
+            } else if next < lists + pace.adoption {
                 self.step_adoption();
             } else if self.scenario.has_faults {
                 self.step_faults();

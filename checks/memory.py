@@ -135,8 +135,8 @@ class TlsClient(Client):
     def __init__(self, node, poll, data, number, raw):
         super().__init__(node, poll, b"", number)
         self.plain, self.raw, self.is_ready = data, raw, False
-        self.received, self.sealed = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.session = node.tls.wrap_bio(self.received, self.sealed, server_hostname="127.0.0.1")
+        self.received, self.encrypted = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.session = node.tls.wrap_bio(self.received, self.encrypted, server_hostname="127.0.0.1")
         poll.modify(self.socket, select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP)
 
     def go_on(self, poll, events):
@@ -167,7 +167,7 @@ class TlsClient(Client):
                 self.session.write(self.plain)
         except ssl.SSLWantReadError:
             pass
-        self.data = memoryview(bytes(self.data) + self.sealed.read() + rest)
+        self.data = memoryview(bytes(self.data) + self.encrypted.read() + rest)
 
 
 def load(node, name, data, arguments, raw=False, shakes_hands=True):

@@ -40,6 +40,7 @@ def installed(program, licences, work):
         "usr/bin/kvorum": (program.read_bytes(), 0o755),
         UNIT: ((HERE / "kvorum.service").read_bytes(), 0o644),
         CONFIGURATION: ((HERE / "kvorum.toml").read_bytes(), 0o644),
+        "usr/share/doc/kvorum/alerts.yml": ((HERE / "alerts.yml").read_bytes(), 0o644),
         "usr/share/doc/kvorum/copyright": (licences.read_bytes(), 0o644),
         "usr/share/doc/kvorum/CHANGELOG.md.gz": (compressed((HERE.parent / "CHANGELOG.md").read_bytes()), 0o644),
     }

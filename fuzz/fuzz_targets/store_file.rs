@@ -1,4 +1,4 @@
-//! Arbitrary bytes as the file `FORGET`: an answer that stays the same, or an error.
+//! Arbitrary bytes as the file `TOMBSTONE_GC`: an answer that stays the same, or an error.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| node::fuzzing::store_file(bytes));

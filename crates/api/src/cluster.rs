@@ -123,6 +123,8 @@ pub struct Advice {
     /// The runbook that says more: a heading of docs/how-to/runbooks.md, which each node's
     /// console shows.
     pub runbook: String,
+    /// The address of this runbook in the console of the node that was asked.
+    pub runbook_url: String,
 }
 
 /// How urgent it is.
@@ -159,7 +161,7 @@ impl fmt::Display for Advice {
 }
 
 impl Advice {
-    /// Advice about a node.
+    /// Advice about a node, whose runbook has no address yet.
     pub fn of_node(
         severity: Severity,
         node: &str,
@@ -173,7 +175,7 @@ impl Advice {
         }
     }
 
-    /// Advice about the cluster.
+    /// Advice about the cluster, whose runbook has no address yet.
     pub fn of_cluster(
         severity: Severity,
         what: impl Into<String>,
@@ -186,6 +188,7 @@ impl Advice {
             what: what.into(),
             remedy: remedy.into(),
             runbook: runbook.to_owned(),
+            runbook_url: String::new(),
         }
     }
 }

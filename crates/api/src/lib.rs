@@ -6,6 +6,7 @@
 //! - `problem`: problems (RFC 9457) with their receipts; [`problem_type`]: all types of them.
 //! - [`OPENAPI`]: the description of the API.
 //! - [`status`]: how a node is. [`cluster`]: how all nodes are, and what an operator has to do.
+//! - [`runbook`]: where the console shows what to do.
 //! - [`rfc3339`]: times of expiry as text.
 //! - [`fuzzing`]: what fuzzers call.
 
@@ -17,6 +18,7 @@ mod line;
 mod problem;
 pub mod problem_type;
 pub mod rfc3339;
+pub mod runbook;
 pub mod status;
 
 pub use fields::{Fields, bytes_of};

@@ -67,7 +67,7 @@ pub struct MayBeLost {
     /// Whether there may be more, because this node does not know all of it.
     pub incomplete: bool,
     /// Whether all of the stores have been rebuilt since.
-    pub filled: bool,
+    pub rebuilt: bool,
     /// The same for people.
     pub text: String,
 }
@@ -89,10 +89,16 @@ pub struct Member {
     /// started; left out while there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub down_seconds: Option<u64>,
-    /// What keeps the two nodes apart, if one of them has told the other; left out otherwise.
+    /// What keeps the two nodes apart, if one of them has told the other, or TLS shows it; left out
+    /// otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("enum" = ["other members", "other secret", "other protocol", "other name"]))]
+    #[schemars(extend("enum" = [
+        "other members", "other secret", "other protocol", "other name", "tls",
+    ]))]
     pub problem: Option<String>,
+    /// Why they share no TLS connection, if the problem is `tls`; left out otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_failure: Option<TlsFailure>,
     /// Writes that it missed and that this node keeps for it.
     pub hints: u64,
     pub hint_bytes: u64,
@@ -102,6 +108,20 @@ pub struct Member {
     /// When a full repair did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_full_repair_unix_ms: Option<u64>,
+}
+
+/// Why a node has no TLS connection to another one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
+pub struct TlsFailure {
+    /// As `reason` of `kvorum_tls_handshakes_failed_total`.
+    #[schemars(extend("enum" = [
+        "closed", "plain", "incompatible", "certificate", "refused", "malformed",
+    ]))]
+    pub reason: String,
+    /// What happened, for people; "it" is the other node.
+    pub cause: String,
+    /// What to do about it.
+    pub remedy: String,
 }
 
 /// TLS at this node.
@@ -154,7 +174,7 @@ pub struct Repair {
     pub ranges_compared: u64,
     pub ranges_differing: u64,
     pub non_owned_offered: u64,
-    /// How far the filling of this node's store has come; left out while nothing fills it.
+    /// How far the rebuild of this node's store has come; left out while none runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rebuild: Option<RebuildOverview>,
 }

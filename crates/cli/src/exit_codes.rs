@@ -26,12 +26,20 @@ pub const OF_MOST: [Meaning; 4] = [
 /// What all commands have in common.
 const SIGNALS: &str = "130 after Ctrl-C and 143 after SIGTERM, if that ended it early";
 
-/// The command with the exit codes in the help of it and of all below it. `codes_of` returns
-/// what the help of a command says of them.
-pub fn in_help(command: Command, codes_of: &dyn Fn(&str) -> String) -> Command {
-    let command = command.mut_subcommands(|below| in_help(below, codes_of));
+/// The program with the exit codes in the help of it and of all of its commands. `codes_of` returns
+/// what the help of a command says of them; it is given the words of the command behind the name of
+/// the program, such as `admin status`, and no words for the program itself.
+pub fn in_help(program: Command, codes_of: &dyn Fn(&str) -> String) -> Command {
+    with_codes(program, "", codes_of)
+}
+
+fn with_codes(command: Command, words: &str, codes_of: &dyn Fn(&str) -> String) -> Command {
+    let command = command.mut_subcommands(|below| {
+        let words = format!("{words} {}", below.get_name());
+        with_codes(below, words.trim_start(), codes_of)
+    });
     let before = command.get_after_help().map(|help| format!("{help}\n\n"));
-    let codes = codes_of(command.get_name());
+    let codes = codes_of(words);
     command.after_help(before.unwrap_or_default() + &codes)
 }
 

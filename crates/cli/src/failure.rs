@@ -109,6 +109,13 @@ impl Failure {
         if text.contains("unrecognized subcommand 'set'") {
             line.push_str("; 'put' gives a key a value");
         }
+        let below_admin = ["status", "repair", "compact", "set-aside", "token"];
+        if let Some(name) = below_admin
+            .into_iter()
+            .find(|name| line.starts_with(&format!("unrecognized subcommand '{name}'")))
+        {
+            line.push_str(&format!("; 'kvorum admin {name}' is a command"));
+        }
         // What has no tip gets a pointer to `--help`.
         let lists = match error.kind() {
             ErrorKind::UnknownArgument => Some("the options"),

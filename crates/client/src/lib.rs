@@ -29,7 +29,7 @@ pub use client::{Client, Settings};
 pub use connection::Limits;
 pub use entity::{EntityHead, Found, KeyReplica, KeyReplicas};
 pub use error::refusal::Refusal;
-pub use error::{Error, Remedy};
+pub use error::{Error, Remedy, reasons};
 pub use import::{
     ImportError, ImportObserver, ImportOperation, ImportProgress, ImportSettings, LineFailure,
     Position, Waiting, import,

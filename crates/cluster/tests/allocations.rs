@@ -73,7 +73,7 @@ fn a_read_with_repairs_allocates_nothing() {
                 replica,
                 entry,
                 is_dead: false,
-                forgotten: Timestamp::ZERO,
+                gc_threshold: Timestamp::ZERO,
             };
             read.step(answered, &mut actions);
         }

@@ -104,6 +104,14 @@ mod tests {
     }
 
     #[test]
+    fn the_interval_of_watch_may_stand_behind_a_space_or_be_left_out() {
+        for words in [&["--watch"][..], &["--watch", "5s"], &["--watch=5s"]] {
+            let program = ["kvorum", "admin", "status"].iter().chain(words);
+            Cli::try_parse_from(program).unwrap();
+        }
+    }
+
+    #[test]
     fn a_refusal_of_the_parser_becomes_one_readable_line() {
         let error = Cli::try_parse_from(["kvorum", "get"]).unwrap_err();
         let failure = Failure::from_clap(&error);
@@ -111,6 +119,12 @@ mod tests {
             failure.line(),
             "the following required arguments were not provided: <KEY>...; 'kvorum get --help' lists \
              what there is"
+        );
+        let error = Cli::try_parse_from(["kvorum", "status"]).unwrap_err();
+        let line = Failure::from_clap(&error).line().to_owned();
+        assert!(
+            line.contains("; 'kvorum admin status' is a command"),
+            "{line}"
         );
         for (words, line) in [
             (

@@ -3,7 +3,7 @@
 use crate::access::{self, Access};
 use crate::failure::Failure;
 use api::Problem;
-use client::{Error, Limits, Remedy, SingleRequest, SingleResponse};
+use client::{Error, Limits, Refusal, Remedy, SingleRequest, SingleResponse};
 use cluster::NodeUrl;
 use std::convert::Infallible;
 use std::time::Duration;
@@ -91,11 +91,18 @@ impl NodeRequest<'_> {
 
 /// The failure for an unsuccessful response.
 pub(crate) fn refusal(url: &NodeUrl, status: u16, body: &[u8]) -> Failure {
-    let line = match &*Problem::parse(body).detail {
-        "" => format!("{url} answers {status}: it may not be a Kvorum node"),
-        detail => format!("{url} refuses: {detail}"),
-    };
-    access::refused(status, line)
+    let error = Error::Refused(Box::new(Refusal {
+        node: url.to_string(),
+        status,
+        problem: Problem::parse(body),
+        version: None,
+        retry_after: None,
+    }));
+    match error.remedy() {
+        Remedy::Identify => access::denied(&error),
+        Remedy::Correct => Failure::usage(error.to_string()),
+        Remedy::Wait | Remedy::Other => Failure::failed(error.to_string()),
+    }
 }
 
 #[cfg(test)]
@@ -130,6 +137,24 @@ mod tests {
         let line = line_of(&url, Duration::from_millis(1));
         assert!(line.contains("takes connections but has not"), "{line}");
         assert!(line.contains("frozen or overloaded"), "{line}");
+    }
+
+    #[test]
+    fn each_refusal_has_the_exit_code_that_the_page_gives_it() {
+        let url: NodeUrl = "http://127.0.0.1:1".parse().unwrap();
+        for (status, name, code) in [
+            (400, "tls-required", 5),
+            (400, "bad-parameter", 2),
+            (400, "unknown-path", 1),
+            (401, "no-token", 5),
+            (403, "no-right", 5),
+            (503, "overloaded", 1),
+        ] {
+            let body = format!(r#"{{"type":"urn:kvorum:problem:{name}","detail":"why"}}"#);
+            let failure = refusal(&url, status, body.as_bytes());
+            assert_eq!(failure.code(), code, "{name}");
+            assert!(failure.line().contains("refuses: why"), "{failure:?}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What forgetting costs: a store that writes, expires and deletes over a bounded set of
+//! What tombstone GC costs: a store that writes, expires and deletes over a bounded set of
 //! keys, without a GC threshold and with one that follows the clock.
 //!
 //! ```text

@@ -10,7 +10,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// Flush or compaction is behind, or too many writes wait, or a late write was admitted
-    /// before the present [`Barrier`](crate::Barrier) of its source. Try again later.
+    /// before the present [`Generation`](crate::Generation) of its source. Try again later.
     #[error("the store is overloaded: too many writes wait for the disk")]
     Overloaded,
     /// The disk has no room for more data. Reads and deletes go on. The store

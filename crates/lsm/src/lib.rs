@@ -89,7 +89,7 @@ extern crate self as lsm;
 pub use disk::checked_file;
 pub use disk::{Disk, DiskFile, DiskSpace, RealDisk};
 pub use engine::{
-    Acknowledged, Admission, Applied, Barrier, CopiesPage, DamageMark, Engine, Ingest, Ingested,
+    Acknowledged, Admission, Applied, CopiesPage, DamageMark, Engine, Generation, Ingest, Ingested,
     LateSource, LeastTimestamps, LevelStatistics, Lookup, Outbox, Outcome, PendingCheck,
     RecoveryReport, Scan, SetAsideKeys, SetAsideStatus, Statistics, SyncTimeStatistics,
     WholeCompaction,

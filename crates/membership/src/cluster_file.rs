@@ -80,7 +80,7 @@ pub(crate) struct ClusterFile {
     /// See [`cluster::comparison::Incarnation::last_loss`].
     pub(crate) last_loss: u64,
     /// The acknowledged writes of lost states of the store, which were taken over when
-    /// it was filled. They are added to its own count.
+    /// it was rebuilt. They are added to its own count.
     pub(crate) taken_over: u64,
     /// When the store was created, in milliseconds since the Unix epoch; `None` if a release
     /// created it that did not note that.

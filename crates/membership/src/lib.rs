@@ -41,7 +41,7 @@
 //! used; the next hello tells the peer the present state.
 //!
 //! A remembered start is replaced only by a later start of the same store, by a store that was
-//! filled and has taken the start over, by one that an operator has accepted, or by another store
+//! rebuilt and has taken the start over, by one that an operator has accepted, or by another store
 //! of a peer that this node finds to be in an older state itself ([`is_bygone`]). Otherwise a
 //! rolled-back store would count as sound after its second start.
 //!
@@ -294,7 +294,7 @@ impl Membership {
         Arc::clone(&lock(&self.inner.state).starts)
     }
 
-    /// The writes that the store had acknowledged when it was opened, or filled since.
+    /// The writes that the store had acknowledged when it was opened, or rebuilt since.
     pub fn acknowledged(&self) -> u64 {
         lock(&self.inner.state).acknowledged
     }

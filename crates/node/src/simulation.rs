@@ -367,7 +367,7 @@ impl SimulatedNode {
         self.next_worker().repair().running_sessions().await
     }
 
-    /// Whether a part of the store is known to be damaged, and not mended yet.
+    /// Whether a part of the store is known to be damaged, and not repaired yet.
     #[must_use]
     pub fn has_damage(&self) -> bool {
         self.node.engine.statistics().damaged_ranges > 0

@@ -100,7 +100,7 @@ impl Worker {
             bounds: Arc::clone(node.store_side.shared()),
             void_session: {
                 let store_side = Arc::clone(&node.store_side);
-                Rc::new(move || store_side.disturbed())
+                Rc::new(move || store_side.void_session())
             },
             clock: Arc::clone(&node.clock),
             log: Arc::clone(&node.log),

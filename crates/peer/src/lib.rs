@@ -16,6 +16,7 @@
 //! - `wire` is the bytes: frames, messages, runs, pages and reports.
 //! - `protocol` negotiates versions and features between releases.
 //! - `transport` opens streams; `transport/faults` is what `kvorum dev` does to them.
+//! - [`LinkProblem`] (`link_problem`) is what keeps two nodes apart that reach each other.
 //! - `log_limiter` bounds the warnings about peers in the log; `fuzz` is for fuzzers.
 //!
 //! The crate may not know the storage engine, files, threads, HTTP beyond the upgrade,
@@ -32,6 +33,7 @@ mod connection;
 mod fuzz;
 mod handshake;
 mod link;
+mod link_problem;
 mod log_limiter;
 mod protocol;
 mod server;
@@ -52,8 +54,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 pub use fuzz::fuzz_frames;
-pub use handshake::{HandshakePolicy, Hello, LinkProblem, LiveLink, PeerStart, StartWatch};
+pub use handshake::{HandshakePolicy, Hello, LiveLink, PeerStart, StartWatch};
 pub use link::{AnswerHandler, Link, LinkState, LinkStatus};
+pub use link_problem::LinkProblem;
 pub use log_limiter::PeerLog;
 pub use protocol::Protocol;
 pub use protocol::{
@@ -168,8 +171,8 @@ pub enum PeerAnswer {
     Missed(Miss),
     /// The answer to a request of a repair session.
     Session(RepairAnswer),
-    /// The answer to [`RepairRequest::Pull`].
-    Pulled(Run),
+    /// The answer to [`RepairRequest::Stream`].
+    Streamed(Run),
     /// A page of a scan.
     Paged(EncodedPage),
     /// How the node is.

@@ -18,7 +18,7 @@ pub struct RepairSizes {
 
 impl RepairSizes {
     /// The most that is streamed of a range, as a multiple of [`RepairSizes::range_bytes`].
-    const PULLED_RANGES_MAX: usize = 2;
+    const STREAMED_RANGES_MAX: usize = 2;
 
     /// The same, with ranges of at most so many bytes.
     #[must_use]
@@ -32,8 +32,8 @@ impl RepairSizes {
     /// The most bytes that are streamed of a range. Several nodes may send some of it, and
     /// values may have become longer since the range was scanned. What does not fit comes
     /// as repair writes.
-    pub fn pulled_bytes_max(self) -> usize {
-        self.range_bytes.saturating_mul(Self::PULLED_RANGES_MAX)
+    pub fn streamed_bytes_max(self) -> usize {
+        self.range_bytes.saturating_mul(Self::STREAMED_RANGES_MAX)
     }
 }
 

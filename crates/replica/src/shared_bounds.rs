@@ -126,7 +126,7 @@ impl SharedBounds {
         *self.state().record()
     }
 
-    /// Whether the store takes a repair write of this session. The barrier of the engine is read
+    /// Whether the store takes a repair write of this session. The generation of the engine is read
     /// before.
     pub fn admits_repair(&self, version: Arriving, token: Token) -> Admitted {
         lock(&self.in_force).admits(version, Way::Repair(token))
@@ -134,7 +134,7 @@ impl SharedBounds {
 
     /// Whether the store takes a read repair of a key, by the word of a store that had the GC
     /// threshold `named`; without the key it counts as scanned. `None` while a step of the scan
-    /// may be reading the key: see [`SharedBounds::step_ended`]. The barrier of the engine is read
+    /// may be reading the key: see [`SharedBounds::step_ended`]. The generation of the engine is read
     /// before.
     pub fn admits_read_repair(
         &self,

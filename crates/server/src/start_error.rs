@@ -45,10 +45,15 @@ impl StartError {
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Config(_) | Self::Tls(_) | Self::OpenFiles(_) => true,
-            Self::Node(OpenError::Membership(_) | OpenError::NoStore(_)) => true,
-            Self::Node(OpenError::Store(error)) => {
-                matches!(error, lsm::Error::Corrupt { .. } | lsm::Error::Invalid(_))
-            }
+            Self::Node(
+                OpenError::Damaged { .. } | OpenError::Membership(_) | OpenError::NoStore(_),
+            ) => true,
+            Self::Node(OpenError::Store(error)) => match error {
+                lsm::Error::Corrupt { .. } | lsm::Error::Invalid(_) => true,
+                // Whose the folder is, and who may write to it, changes nobody but an operator.
+                lsm::Error::Io { source, .. } => source.kind() == io::ErrorKind::PermissionDenied,
+                _ => false,
+            },
             // Another process may end, and the system may get well.
             Self::Address { .. } | Self::System { .. } | Self::Node(OpenError::System(_)) => false,
         }

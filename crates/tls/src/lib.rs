@@ -8,7 +8,7 @@
 //! - [`NodeTls`] (`node_tls`) is what a node uses: both configurations, made again when
 //!   the files change. A change that cannot be used leaves the last good one in force.
 //! - `own_chain` says whether other nodes would accept a node's certificate.
-//! - [`HandshakeFailure`] (`failure`) says why a handshake failed, and what to do.
+//! - [`TlsFailure`] (`failure`) says why a handshake failed, and what to do.
 //! - `validity` reads from a certificate until when it is valid, and `key_kind` from a key
 //!   that cannot be used why.
 //!
@@ -24,6 +24,6 @@ mod own_chain;
 mod validity;
 
 pub use configs::{client_config, server_config};
-pub use failure::{HandshakeFailure, explain};
+pub use failure::{HandshakeFailure, TlsFailure, explain};
 pub use material::{Authorities, Identity, MaterialError};
 pub use node_tls::{Expected, NodeTls, TlsFiles, TlsStatus, is_for_any};

@@ -1,5 +1,6 @@
 //! What PEM files hold: certificates, keys, authorities.
 
+use crate::failure::{ISSUE_VERSION_3, is_old_version};
 use crate::key_kind;
 use crate::validity::Validity;
 use rustls::RootCertStore;
@@ -135,6 +136,14 @@ impl Identity {
         let problem = key_kind::problem_of(&key_der);
         let certified = CertifiedKey::from_der(chain, key_der, &provider).map_err(|error| {
             let problem = match error {
+                rustls::Error::InvalidCertificate(problem) => {
+                    let problem = if is_old_version(&problem) {
+                        format!("is of a version of X.509 before 3: {ISSUE_VERSION_3}")
+                    } else {
+                        format!("has a certificate that cannot be used ({problem}): issue another")
+                    };
+                    return MaterialError::unusable(certificate, problem);
+                }
                 rustls::Error::InconsistentKeys(_) => format!(
                     "is not the key of the first certificate in {}: name the two files that \
                      were made together",
@@ -239,4 +248,43 @@ impl Authorities {
 /// The cryptography.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A certificate of version 1, as openssl makes one without -extfile.
+    const VERSION_1: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBJDCBywIUWWs8oI8dAwjldi0SLg+/jka4zXwwCgYIKoZIzj0EAwIwFDESMBAG
+A1UEAwwJMTI3LjAuMC4xMCAXDTI2MTEyOTE0MjA1NVoYDzIwODkxMTE4MTQyMDU1
+WjAUMRIwEAYDVQQDDAkxMjcuMC4wLjEwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNC
+AAQV+CwJFarS/JKrg5wAJ8baxrZzdm8XF3Xpcu5V6tFh67yK0TofvCJWk2T0Vecy
+vKC75XmgM4M7921TtKUBD0jpMAoGCCqGSM49BAMCA0gAMEUCIQD/3tPX1IZKULvf
+PtcXt8eTNmpQbrwKwZQob9Ku6ozfEwIgZSLoXk5wXJ38b7DBwS4aiom/ZCM4BSyG
+vxmLVfT6Xss=
+-----END CERTIFICATE-----
+";
+
+    const ITS_KEY: &str = "\
+-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgqIf2El3Rd7rWrJli
+v0xKY6MpXhfcRytXmwFTtXvnUfahRANCAAQV+CwJFarS/JKrg5wAJ8baxrZzdm8X
+F3Xpcu5V6tFh67yK0TofvCJWk2T0VecyvKC75XmgM4M7921TtKUBD0jp
+-----END PRIVATE KEY-----
+";
+
+    #[test]
+    fn a_certificate_of_an_old_version_is_no_fault_of_its_key() {
+        let refused = Identity::from_pem(
+            (Path::new("c.pem"), VERSION_1.as_bytes()),
+            (Path::new("k.pem"), ITS_KEY.as_bytes()),
+        );
+        let problem = refused.err().unwrap().to_string();
+        assert!(
+            problem.starts_with("c.pem is of a version of X.509 before 3: issue one of version 3"),
+            "{problem}"
+        );
+    }
 }

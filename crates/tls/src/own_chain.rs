@@ -4,6 +4,7 @@
 //! host is right. So the node verifies it as the others would, by the authorities that it
 //! verifies them with, for both of its uses: as that of a server and as that of a client.
 
+use crate::failure::{ISSUE_VERSION_3, is_old_version};
 use crate::key_kind::USABLE;
 use crate::material::{Authorities, Identity, MaterialError, provider};
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
@@ -85,6 +86,10 @@ fn explain(error: &Error, authorities: &Path) -> String {
         CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
             "it is an authority's own: have one signed for the node itself".to_owned()
         }
+        problem if is_old_version(problem) => format!(
+            "it, or one between it and its authority, is of a version of X.509 before 3: \
+             {ISSUE_VERSION_3}"
+        ),
         other => format!("it cannot be verified ({other}): issue another one"),
     }
 }

@@ -138,9 +138,9 @@ pub struct Operation {
     /// Whether the operator chose a durability that may lose what this
     /// operation returned. Then it demands nothing of later operations.
     pub may_be_lost: bool,
-    /// The greatest forget bound of any node when the operation ended. What is dead below
+    /// The greatest GC threshold of any node when the operation ended. What is dead below
     /// it may be absent.
-    pub forgotten: Timestamp,
+    pub gc_threshold: Timestamp,
 }
 
 impl Operation {
@@ -177,7 +177,7 @@ impl History {
             clock: ClockSpan::at(node_unix_ms),
             completion: None,
             may_be_lost: false,
-            forgotten: Timestamp::ZERO,
+            gc_threshold: Timestamp::ZERO,
         });
         OperationId(self.operations.len() - 1)
     }
@@ -210,11 +210,11 @@ impl History {
         }
     }
 
-    /// Notes the greatest forget bound of any node when an operation ended: see
-    /// [`Operation::forgotten`].
-    pub fn ended_below(&mut self, id: OperationId, forgotten: Timestamp) {
+    /// Notes the greatest GC threshold of any node when an operation ended: see
+    /// [`Operation::gc_threshold`].
+    pub fn ended_below(&mut self, id: OperationId, gc_threshold: Timestamp) {
         if let Some(operation) = self.operations.get_mut(id.0) {
-            operation.forgotten = forgotten;
+            operation.gc_threshold = gc_threshold;
         }
     }
 

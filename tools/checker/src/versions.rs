@@ -5,7 +5,7 @@
 //! out of another of at most `n` replicas have one replica in common when
 //! `a + b > n`. And versions are ordered by their timestamps.
 //!
-//! What is dead below the forget bound may be absent: a read that finds no version at all
+//! What is dead below the GC threshold may be absent: a read that finds no version at all
 //! misses nothing then. So may copies below that bound on nodes that are no replicas of their
 //! version: a read may have found one earlier, if enough of the nodes that it asks are none.
 //! Below the bound all replicas of a version have it. What a read promises by overlapping acks
@@ -58,11 +58,11 @@ fn check_with(history: &History, extra_acks: u16) -> Vec<Violation> {
             check_alone(history, &operations, id, operation, &mut violations);
             // Operations are in the order of their invocations, so only those
             // in front of this one can have ended before it began.
-            let forgotten = forgotten_by(operation, &operations);
+            let collected = collected_by(operation, &operations);
             for &(earlier_id, earlier) in &operations[..index] {
                 if operation.began_after(earlier)
-                    && let Some(promise) = broken_by_pair(earlier, operation, forgotten, extra_acks)
-                    && !is_dropped_surplus(history, promise, earlier, operation)
+                    && let Some(promise) = broken_by_pair(earlier, operation, collected, extra_acks)
+                    && !is_dropped_non_owned(history, promise, earlier, operation)
                     && !is_replaced_by_fewer_copies(&operations, earlier, operation)
                 {
                     violations.push(Violation {
@@ -160,11 +160,11 @@ fn check_alone(
 }
 
 /// The promise that `later` breaks, which began after `earlier` had ended. If `later` is a
-/// read that found nothing, `forgotten` is the version that may have been forgotten.
+/// read that found nothing, `collected` is the version that may have been collected.
 fn broken_by_pair(
     earlier: &Operation,
     later: &Operation,
-    forgotten: Option<Timestamp>,
+    collected: Option<Timestamp>,
     extra_acks: u16,
 ) -> Option<Promise> {
     if earlier.may_be_lost {
@@ -173,7 +173,7 @@ fn broken_by_pair(
     let overlap = overlap(earlier, later, extra_acks);
     match (earlier.outcome()?, later.outcome()?) {
         (Outcome::Written { version, .. }, Outcome::Found { version: found, .. }) => (overlap
-            && found.max(forgotten) < Some(version))
+            && found.max(collected) < Some(version))
         .then_some(Promise::AcknowledgedIsVisible),
         (
             Outcome::Written { version, .. },
@@ -199,7 +199,7 @@ fn broken_by_pair(
                 && is_majority(earlier, extra_acks)
                 && is_majority(later, extra_acks)
                 && earlier.request.from == later.request.from;
-            let goes_back = later_version.max(forgotten) < version;
+            let goes_back = later_version.max(collected) < version;
             (binds && goes_back).then_some(Promise::ReadsNeverGoBack)
         }
         _ => None,
@@ -207,9 +207,9 @@ fn broken_by_pair(
 }
 
 /// Whether a read that found nothing may go back behind an earlier one: that one has found a
-/// value of few replicas, which is below the forget bound by now. Where the later one looked,
+/// value of few replicas, which is below the GC threshold by now. Where the later one looked,
 /// there were copies beyond those replicas, if any.
-fn is_dropped_surplus(
+fn is_dropped_non_owned(
     history: &History,
     promise: Promise,
     earlier: &Operation,
@@ -226,12 +226,12 @@ fn is_dropped_surplus(
     let write = history.get(put);
     promise == Promise::ReadsNeverGoBack
         && matches!(later.outcome(), Some(Outcome::Found { version: None, .. }))
-        && version < later.forgotten
+        && version < later.gc_threshold
         && write.is_some_and(|write| passes_over_replicas(write, later))
 }
 
 /// Whether the answers that a read waited for may all come from nodes that are no replicas of
-/// what a write has written. Below the forget bound all its replicas have that version or a
+/// what a write has written. Below the GC threshold all its replicas have that version or a
 /// newer one, and they are among those of any read that has as many.
 fn passes_over_replicas(write: &Operation, read: &Operation) -> bool {
     let (copies, read) = (u16::from(write.request.from), read.request);
@@ -239,7 +239,7 @@ fn passes_over_replicas(write: &Operation, read: &Operation) -> bool {
 }
 
 /// Whether a read that found nothing may have missed `earlier`, because a newer version of
-/// fewer replicas has replaced it, and is below the forget bound by now: then the other nodes
+/// fewer replicas has replaced it, and is below the GC threshold by now: then the other nodes
 /// keep neither, and the read asked those. What is dead is another question.
 fn is_replaced_by_fewer_copies(
     operations: &[(OperationId, &Operation)],
@@ -262,11 +262,11 @@ fn is_replaced_by_fewer_copies(
     let replaces = |write: &Operation| {
         let is_newer = match write.outcome() {
             Some(Outcome::Written { version: newer, .. }) => {
-                version < newer && newer < later.forgotten
+                version < newer && newer < later.gc_threshold
             }
             Some(Outcome::NotEnough { .. } | Outcome::Lost) | None => {
-                version < later.forgotten
-                    && write.clock.earliest_unix_ms <= later.forgotten.unix_ms()
+                version < later.gc_threshold
+                    && write.clock.earliest_unix_ms <= later.gc_threshold.unix_ms()
             }
             Some(Outcome::Refused | Outcome::Found { .. }) => false,
         };
@@ -276,24 +276,24 @@ fn is_replaced_by_fewer_copies(
     operations.iter().any(|(_, write)| replaces(write))
 }
 
-/// The greatest version that a read may have missed because it is forgotten, if it found
-/// none at all: it was dead when the read ended, and below the forget bound. A timestamp is no
+/// The greatest version that a read may have missed because it is collected, if it found
+/// none at all: it was dead when the read ended, and below the GC threshold. A timestamp is no
 /// less than its coordinator's clock, so a write that began above the bound excuses nothing.
-fn forgotten_by(read: &Operation, operations: &[(OperationId, &Operation)]) -> Option<Timestamp> {
+fn collected_by(read: &Operation, operations: &[(OperationId, &Operation)]) -> Option<Timestamp> {
     let Some(Outcome::Found { version: None, .. }) = read.outcome() else {
         return None;
     };
-    // What a scan leaves out need not be forgotten.
-    let forgotten = match read.request.action {
+    // What a scan leaves out need not be collected.
+    let gc_threshold = match read.request.action {
         Action::Scan => Timestamp::MAX,
-        _ => read.forgotten,
+        _ => read.gc_threshold,
     };
     let dead = operations.iter().filter_map(|(_, write)| {
         let has_begun = has_begun_by(write, read);
         let has_expired =
             || ExpiryWindow::of(write).is_some_and(|window| window.has_begun_for(read));
         let is_dead = write.request.action == Action::Delete || has_expired();
-        let may_be_below = write.clock.earliest_unix_ms <= forgotten.unix_ms();
+        let may_be_below = write.clock.earliest_unix_ms <= gc_threshold.unix_ms();
         if !has_begun || !is_dead || !may_be_below {
             return None;
         }
@@ -301,12 +301,14 @@ fn forgotten_by(read: &Operation, operations: &[(OperationId, &Operation)]) -> O
             Some(Outcome::Written { version, .. }) => Some(version),
             Some(Outcome::NotEnough {
                 timestamp: Some(timestamp),
-            }) => Some(timestamp.min(forgotten)),
+            }) => Some(timestamp.min(gc_threshold)),
             Some(Outcome::Refused | Outcome::Found { .. }) => None,
-            Some(Outcome::NotEnough { timestamp: None } | Outcome::Lost) | None => Some(forgotten),
+            Some(Outcome::NotEnough { timestamp: None } | Outcome::Lost) | None => {
+                Some(gc_threshold)
+            }
         }
     });
-    dead.filter(|version| *version <= forgotten).max()
+    dead.filter(|version| *version <= gc_threshold).max()
 }
 
 /// Whether any `ack` replicas of one operation and any `ack` replicas of the

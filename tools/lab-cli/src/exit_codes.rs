@@ -15,10 +15,10 @@ const OF_LOAD: [Meaning; 4] = [
     DENIED,
 ];
 
-/// What the help of a command says of its codes.
-pub(crate) fn of(command: &str) -> String {
-    match command {
-        "load" => section("Exit codes", &OF_LOAD),
+/// What the help of a command says of its codes; `words` are those of the command.
+pub(crate) fn of(words: &str) -> String {
+    match words.split(' ').next() {
+        Some("load") => section("Exit codes", &OF_LOAD),
         _ => section("Exit codes", &OF_MOST),
     }
 }

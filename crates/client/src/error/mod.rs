@@ -87,8 +87,31 @@ fn unreachable_text(node: &str, problem: Option<&str>) -> String {
 }
 
 fn joined(errors: &[Error]) -> String {
-    let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    texts.join("; ")
+    let texts: Vec<(&str, String)> = errors
+        .iter()
+        .map(|error| (error.node(), error.to_string()))
+        .collect();
+    reasons(texts.iter().map(|(node, text)| (*node, text.as_str())))
+}
+
+/// What is said of each of several nodes, as one text. Each node comes with a text that names it;
+/// what is the same of several nodes is said once.
+pub fn reasons<'a>(texts: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let mut groups: Vec<(String, &str, Vec<&str>)> = Vec::new();
+    for (node, text) in texts {
+        let without_node = text.replace(node, "");
+        match groups.iter_mut().find(|(same, ..)| *same == without_node) {
+            Some((.., others)) if !node.is_empty() => others.push(node),
+            _ => groups.push((without_node, text, Vec::new())),
+        }
+    }
+    let said = groups
+        .into_iter()
+        .map(|(_, text, others)| match others.as_slice() {
+            [] => text.to_owned(),
+            others => format!("{text}; the same of {}", others.join(", ")),
+        });
+    said.collect::<Vec<_>>().join("; ")
 }
 
 /// What is known of a request that failed.
@@ -122,6 +145,21 @@ impl Error {
         Self::OtherServer {
             node: node.to_owned(),
             problem: problem.into(),
+        }
+    }
+
+    /// The URL of the node that it is about; empty if it is about several.
+    fn node(&self) -> &str {
+        match self {
+            Self::Unreachable { node, .. }
+            | Self::Distrusted { node, .. }
+            | Self::Silent { node, .. }
+            | Self::Cut { node }
+            | Self::OtherServer { node, .. }
+            | Self::TooLong { node, .. }
+            | Self::Damaged { node, .. } => node,
+            Self::Refused(refusal) => &refusal.node,
+            Self::AllFailed(_) => "",
         }
     }
 
@@ -191,5 +229,28 @@ impl Error {
             }
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_the_same_of_several_nodes_is_said_once() {
+        let closed = |node: &str| Error::Unreachable {
+            node: node.to_owned(),
+            problem: None,
+        };
+        let cut = Error::Cut {
+            node: "http://c:1".to_owned(),
+        };
+        let all = Error::AllFailed(vec![closed("http://a:1"), cut, closed("http://b:1")]);
+        assert_eq!(
+            all.to_string(),
+            "no node could serve the request: http://a:1 refuses connections: start the node, or \
+             name another one; the same of http://b:1; http://c:1 closed the connection before its \
+             response was complete: see the node's log"
+        );
     }
 }

@@ -22,16 +22,16 @@ pub struct KeptScope {
     /// dead.
     pub cut: Timestamp,
     /// A key whose newest version is dead and below it does not count: a node may have
-    /// forgotten it.
+    /// dropped it.
     pub gc_threshold: Timestamp,
 }
 
 impl KeptScope {
     /// Whether a key counts, by its newest version. It hashes no value.
     fn counts(&self, entry: EntryRef<'_>) -> bool {
-        let is_forgotten = entry.timestamp() < self.gc_threshold && is_dead_at(entry, self.cut);
+        let is_collected = entry.timestamp() < self.gc_threshold && is_dead_at(entry, self.cut);
         entry.timestamp() <= self.cut
-            && !is_forgotten
+            && !is_collected
             && self.both.is_none_or(|both| {
                 let replicas = self.placement.replicas(entry.key(), entry.copies());
                 both.iter().all(|node| replicas.contains(node))
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_above_the_cut_or_forgotten_does_not_count() {
+    fn what_is_above_the_cut_or_collected_does_not_count() {
         let entries = [
             put("a", 1, b"v"),
             put("b", 5, b"v"),
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(items(5, 0), 4, "the cut itself counts");
         assert_eq!(items(4, 0), 3);
         assert_eq!(items(9, 4), 3, "what is at the bound is not below it");
-        assert_eq!(items(9, 5), 2, "values are never forgotten");
+        assert_eq!(items(9, 5), 2, "values are never collected");
         assert_eq!(items(4, 5), 1);
     }
 

@@ -3,10 +3,10 @@
 use super::digest::Digest;
 use crate::members::NodeId;
 
-/// Two nodes, the lower number first.
+/// Two nodes, the lower ID first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pair {
-    /// The node of the lower number.
+    /// The node of the lower ID.
     pub lower: NodeId,
     /// The other one.
     pub upper: NodeId,
@@ -33,7 +33,7 @@ impl Pair {
     }
 }
 
-/// The digests that a node made of a range, one for each node by number.
+/// The digests that a node made of a range, one for each node by ID.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeDigests {
     /// Whose they are.

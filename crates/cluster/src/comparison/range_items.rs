@@ -36,9 +36,9 @@ pub struct Comparison<'a> {
     pub own: NodeId,
     /// What the session compares.
     pub kind: RepairKind,
-    /// What may be passed over with each node, by number.
+    /// What may be passed over with each node, by ID.
     pub bounds: &'a [KeyBounds],
-    /// The **reach** of each node, by number: all of its copies are of keys of which it is
+    /// The **reach** of each node, by ID: all of its copies are of keys of which it is
     /// among so many first nodes. 0 for a node that does not take part.
     pub reaches: &'a [u8],
 }
@@ -46,7 +46,7 @@ pub struct Comparison<'a> {
 /// What a node has in a range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RangeSummary {
-    /// By node number: a digest of what is [shared](RangeItems::shared_with) with it.
+    /// By node ID: a digest of what is [shared](RangeItems::shared_with) with it.
     pub digests: Vec<Digest>,
     /// The copies of which this node is no replica.
     pub non_owned: u32,
@@ -112,7 +112,7 @@ impl RangeItems {
         });
     }
 
-    /// Takes in versions that have arrived in bulk, in the order of their keys. Those
+    /// Takes in versions that were streamed, in the order of their keys. Those
     /// that are not newer than what the range has of their key are left out. Gives
     /// the others, in order.
     #[must_use]

@@ -74,9 +74,9 @@ pub struct Read {
     /// Whether the freshest version is dead.
     is_freshest_dead: bool,
     /// The greatest GC threshold that an answer has named.
-    forgotten: Timestamp,
+    gc_threshold: Timestamp,
     /// The greatest GC threshold that an answer with the freshest version has named.
-    forgotten_by_holders: Timestamp,
+    gc_threshold_of_holders: Timestamp,
     /// How often all replicas were asked anew, because the GC threshold has risen.
     times_anew: u8,
     /// What is known of each replica.
@@ -139,8 +139,8 @@ impl Read {
             preference: preference.into_iter().collect(),
             freshest: None,
             is_freshest_dead: false,
-            forgotten: Timestamp::ZERO,
-            forgotten_by_holders: Timestamp::ZERO,
+            gc_threshold: Timestamp::ZERO,
+            gc_threshold_of_holders: Timestamp::ZERO,
             times_anew: 0,
             progress,
         };
@@ -155,8 +155,8 @@ impl Read {
                 replica,
                 entry,
                 is_dead,
-                forgotten,
-            } => self.answered(replica, entry, is_dead, forgotten),
+                gc_threshold,
+            } => self.answered(replica, entry, is_dead, gc_threshold),
             ReadEvent::Missed { replica, why } => {
                 if let Some(progress @ ReadProgress::Asked) = self.progress_of(replica) {
                     *progress = ReadProgress::Missed(why);
@@ -195,10 +195,10 @@ impl Read {
         self.freshest.as_ref()
     }
 
-    /// What the client gets: the freshest version, unless it is dead and forgotten.
+    /// What the client gets: the freshest version, unless it is dead and collected.
     #[must_use]
     pub fn answer(&self) -> Option<&Entry> {
-        self.freshest().filter(|_| !self.is_forgotten())
+        self.freshest().filter(|_| !self.is_collected())
     }
 
     /// What became of it at each replica, in the order of the preference list.
@@ -220,12 +220,12 @@ impl Read {
         replica: ReplicaIndex,
         entry: Option<Entry>,
         is_dead: bool,
-        forgotten: Timestamp,
+        gc_threshold: Timestamp,
     ) {
         if self.progress_of(replica) != Some(&mut ReadProgress::Asked) {
             return;
         }
-        self.forgotten = self.forgotten.max(forgotten);
+        self.gc_threshold = self.gc_threshold.max(gc_threshold);
         let said = match &entry {
             Some(entry) if entry.kind() == Kind::Value => Fate::Value,
             _ => Fate::Absent,
@@ -234,14 +234,14 @@ impl Read {
         let holds = match rank.cmp(&self.freshest.as_ref().map(Entry::rank)) {
             Ordering::Less => Version::Older,
             Ordering::Equal => {
-                self.forgotten_by_holders = self.forgotten_by_holders.max(forgotten);
+                self.gc_threshold_of_holders = self.gc_threshold_of_holders.max(gc_threshold);
                 Version::Freshest
             }
             Ordering::Greater => {
                 self.age();
                 self.freshest = entry;
                 self.is_freshest_dead = is_dead;
-                self.forgotten_by_holders = forgotten;
+                self.gc_threshold_of_holders = gc_threshold;
                 Version::Freshest
             }
         };
@@ -348,9 +348,10 @@ impl Read {
     }
 
     /// Asks anew, now or after a pause, if that can help: a replica was not repaired because
-    /// it forgets more than those that hold the version have named. Returns whether it can.
+    /// its GC threshold is above those that the holders of the version have named. Returns
+    /// whether it can.
     fn begin_anew(&mut self, actions: &mut ReadActions) -> bool {
-        let named = self.forgotten_by_holders;
+        let named = self.gc_threshold_of_holders;
         let has_risen = self.progress.iter().any(|progress| {
             matches!(progress, ReadProgress::Unrepaired(Miss::Obsolete { below }) if *below > named)
         });
@@ -408,9 +409,9 @@ impl Read {
     /// could not be repaired does not count, because it does not hold the version.
     fn next_to_ask(&self) -> Option<ReplicaIndex> {
         let progress = self.progress.as_slice();
-        let is_forgotten = self.is_forgotten();
+        let is_collected = self.is_collected();
         let is_short = |group: &Group<'_>| {
-            let may_count = |each: &ReadProgress| each.is_asked() || each.counts(is_forgotten);
+            let may_count = |each: &ReadProgress| each.is_asked() || each.counts(is_collected);
             group.count(progress, may_count) < self.wanted
         };
         let is_untried = |replica: &ReplicaIndex| {
@@ -428,7 +429,7 @@ impl Read {
     /// enough replicas hold the freshest version for later reads to meet it.
     fn may_reply(&self) -> bool {
         let ack = self.quorum.replicas().ack;
-        if self.is_forgotten() {
+        if self.is_collected() {
             return self.answers() >= ack;
         }
         let copies = self.copies();
@@ -483,7 +484,7 @@ impl Read {
     }
 
     fn repair(&mut self, replica: ReplicaIndex, actions: &mut ReadActions) {
-        if self.is_forgotten() {
+        if self.is_collected() {
             return;
         }
         if let Some(progress) = self.progress.get_mut(replica)
@@ -499,9 +500,13 @@ impl Read {
     }
 
     /// Whether the freshest version is dead below the greatest GC threshold named.
-    fn is_forgotten(&self) -> bool {
+    fn is_collected(&self) -> bool {
         self.freshest.as_ref().is_some_and(|freshest| {
-            is_absent(freshest.timestamp(), self.is_freshest_dead, self.forgotten)
+            is_absent(
+                freshest.timestamp(),
+                self.is_freshest_dead,
+                self.gc_threshold,
+            )
         })
     }
 
@@ -512,8 +517,8 @@ impl Read {
 
     /// How many answers of each list count.
     fn counted(&self) -> u8 {
-        let is_forgotten = self.is_forgotten();
-        self.least(|progress| progress.counts(is_forgotten))
+        let is_collected = self.is_collected();
+        self.least(|progress| progress.counts(is_collected))
     }
 
     /// The least number in a list of replicas for which `is` holds.

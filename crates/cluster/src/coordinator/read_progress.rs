@@ -47,10 +47,10 @@ impl ReadProgress {
 
     /// Whether its answer counts: one that could not be repaired does not, unless there is nothing
     /// to repair it with.
-    pub(super) fn counts(&self, is_forgotten: bool) -> bool {
+    pub(super) fn counts(&self, is_collected: bool) -> bool {
         match self {
             Self::Answered { .. } | Self::Repairing { .. } => true,
-            Self::Unrepaired(_) => is_forgotten,
+            Self::Unrepaired(_) => is_collected,
             Self::Untried | Self::Asked | Self::Missed(_) => false,
         }
     }

@@ -18,7 +18,7 @@ pub enum ReadEvent {
         /// Whether that is a tombstone, or has expired by the coordinator's clock.
         is_dead: bool,
         /// The GC threshold of its store.
-        forgotten: Timestamp,
+        gc_threshold: Timestamp,
     },
     /// A replica has not answered, or its answer was lost.
     Missed {

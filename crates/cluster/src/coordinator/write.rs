@@ -41,7 +41,7 @@
 //!
 //! **Below its closed timestamp** a replica refuses the write for good ([`Miss::Obsolete`]), so it
 //! is owed no hint, which it would refuse as well. The coordinator's clock was slow, or the
-//! request was under way for longer than the grace. If all replicas have refused the
+//! request was under way for longer than the GC grace. If all replicas have refused the
 //! first timestamp, the write is given a timestamp once more, above their closed timestamps. If
 //! a replica may have stored it, or is down and may get it as a hint before its closed timestamp
 //! rises, the write fails: a repair session or a read repair may bring the first timestamp to the
@@ -295,11 +295,11 @@ impl Write {
         let may_store = |progress: &WriteProgress| progress.is_stored() || progress.is_awaited();
         if acks >= ack {
             self.stage = Stage::Keeping;
-        } else if let Some(fence) = self.fence_to_pass() {
+        } else if let Some(closed) = self.closed_to_pass() {
             // The replicas that have not answered may still store the first timestamp.
             if !self.awaits() {
                 self.stage = Stage::TimestampPush;
-                actions.push(WriteAction::Push { above: fence });
+                actions.push(WriteAction::Push { above: closed });
             }
         } else if self.quorum.least(&self.progress, may_store) < ack {
             self.reply(Decision::NotEnough { acks }, actions);
@@ -332,14 +332,14 @@ impl Write {
 
     /// The greatest closed timestamp that the first timestamp was below, if a second one may be
     /// stored by enough replicas: no replica has the first, nor may any get it.
-    fn fence_to_pass(&self) -> Option<Timestamp> {
+    fn closed_to_pass(&self) -> Option<Timestamp> {
         let may_pass = self.round == Round::First
             && self
                 .progress
                 .iter()
-                .all(|progress| progress.fence().is_some() || progress.is_awaited());
-        let fences = self.progress.iter().filter_map(WriteProgress::fence);
-        fences.max().filter(|_| may_pass)
+                .all(|progress| progress.closed().is_some() || progress.is_awaited());
+        let closed = self.progress.iter().filter_map(WriteProgress::closed);
+        closed.max().filter(|_| may_pass)
     }
 
     fn reply(&mut self, decision: Decision, actions: &mut WriteActions) {
@@ -448,7 +448,7 @@ impl WriteProgress {
     }
 
     /// The closed timestamp that the write was below.
-    fn fence(&self) -> Option<Timestamp> {
+    fn closed(&self) -> Option<Timestamp> {
         match self {
             Self::Missed {
                 why: Miss::Obsolete { below },

@@ -296,34 +296,23 @@ impl ScanMerge {
         placement: &Placement,
         now_unix_ms: u64,
     ) -> Option<MergeStep> {
-        let Replicas { ack, from } = self.replicas;
-        let (_, any) = held.first()?;
-        let key = any.entry.key();
-        let counting = held.iter().filter(|(_, item)| item.counts);
-        let newest = counting
-            .map(|(_, item)| item)
-            .max_by_key(|item| freshness(item));
-        let copies = newest.map_or(from, |newest| newest.entry.copies());
+        let from = self.replicas.from;
+        let items = held.iter().map(|(_, item)| item);
+        let newest = items.max_by_key(|item| freshness(item))?;
+        let copies = newest.entry.copies();
+        let key = newest.entry.key();
         // The order of the replicas matters only if the version has fewer copies.
         let preference_list = if copies < from {
             placement.preference_list(key, from)
         } else {
             placement.replicas(key, from)
         };
-        let mut answers = 0;
         let mut differ = false;
         let mut holder = None;
         let mut sender = None;
         for (index, node) in preference_list.iter().enumerate() {
             let item = held.iter().find(|(holder, _)| holder == node);
             let item = item.map(|(_, item)| item);
-            if !item.map_or_else(|| self.counts(*node), |item| item.counts) {
-                continue;
-            }
-            answers += 1;
-            let Some(newest) = newest else {
-                continue;
-            };
             match item {
                 Some(item) if item.is_same(newest) => {
                     holder = holder.or(Some((*node, item)));
@@ -331,20 +320,16 @@ impl ScanMerge {
                 }
                 // Of the same timestamp, but another content: only whole values can tell.
                 Some(item) if freshness(item) == freshness(newest) => differ = true,
+                None if !self.counts(*node) => {}
                 _ => differ |= index < usize::from(copies),
             }
         }
-        let read = || Some(MergeStep::Read(key.to_vec()));
-        if answers < ack {
-            // Only a read can say whether more replicas answer by now.
-            return read();
-        }
-        if !newest?.entry.is_live(now_unix_ms) {
+        if !newest.entry.is_live(now_unix_ms) {
             return None;
         }
         // Without a holder, only a node that is no replica of the key has this version.
         let Some((node, item)) = holder.filter(|_| !differ) else {
-            return read();
+            return Some(MergeStep::Read(key.to_vec()));
         };
         Some(match sender {
             Some(sender) => MergeStep::Tell(sender.entry.clone()),

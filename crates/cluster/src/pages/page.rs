@@ -87,15 +87,12 @@ pub struct PageItem {
     pub value_hash: u64,
     /// Whether the value is here.
     pub has_value: bool,
-    /// Whether the node's word counts for this key. It does not if the version may have been
-    /// deleted by a tombstone that the node has missed.
-    pub counts: bool,
 }
 
 impl PageItem {
     /// A version that a node holds, with or without its value. Copies no more than it keeps.
     #[must_use]
-    pub fn of(entry: EntryRef<'_>, has_value: bool, counts: bool) -> Self {
+    pub fn of(entry: EntryRef<'_>, has_value: bool) -> Self {
         let value_hash = match entry.kind() {
             Kind::Value => xxh3_64(entry.value_bytes()),
             Kind::Tombstone => 0,
@@ -109,7 +106,6 @@ impl PageItem {
             } else {
                 entry.without_value().to_entry()
             },
-            counts,
         }
     }
 
@@ -128,7 +124,7 @@ impl PageItem {
     /// Whether an entry with its value is this version.
     #[must_use]
     pub fn is_version_of(&self, entry: &Entry) -> bool {
-        self.is_same(&Self::of(entry.lend(), false, true))
+        self.is_same(&Self::of(entry.lend(), false))
     }
 }
 
@@ -199,8 +195,8 @@ mod tests {
         let entry =
             |at, value: &[u8], expiry, copies| Entry::value(b"k", at, value, expiry, copies);
         let one = entry(at(5), b"v", Expiry::NEVER, 3);
-        let item = PageItem::of(one.lend(), false, true);
-        assert!(item.is_same(&PageItem::of(one.lend(), true, true)));
+        let item = PageItem::of(one.lend(), false);
+        assert!(item.is_same(&PageItem::of(one.lend(), true)));
         assert!(item.is_version_of(&one));
         assert_eq!(item.entry.value_bytes(), b"");
         for other in [

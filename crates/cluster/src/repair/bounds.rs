@@ -4,13 +4,13 @@ use base::Timestamp;
 use std::time::Duration;
 
 /// How far a member may raise its closed timestamp: only so far that everything below is at
-/// least the grace in the past by its own clock, and only while that clock is trusted. So a
+/// least `gc_grace` in the past by its own clock, and only while that clock is trusted. So a
 /// coordinator whose clock is years ahead closes nothing, and a member whose own clock is does
 /// not close anything itself.
 #[must_use]
-pub fn latest_closed(trusted_unix_ms: Option<u64>, grace: Duration) -> Option<Timestamp> {
-    let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
-    let latest = Timestamp::from_unix_ms(trusted_unix_ms?.saturating_sub(grace_ms));
+pub fn latest_closed(trusted_unix_ms: Option<u64>, gc_grace: Duration) -> Option<Timestamp> {
+    let gc_grace_ms = u64::try_from(gc_grace.as_millis()).unwrap_or(u64::MAX);
+    let latest = Timestamp::from_unix_ms(trusted_unix_ms?.saturating_sub(gc_grace_ms));
     (latest > Timestamp::ZERO).then_some(latest)
 }
 

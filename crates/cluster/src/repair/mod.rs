@@ -21,7 +21,7 @@
 //! What comes in below the closed timestamp ([`StoreState::admits`]):
 //! - repair writes of the attempt for which the store scans;
 //! - read repairs ahead of the scan, which the session meets; and behind it, once the store has
-//!   noted durably that this session raises nothing ([`StoreEvent::Disturbed`]). After the last
+//!   noted durably that this session raises nothing ([`StoreEvent::Voided`]). After the last
 //!   answer they wait for the outcome.
 //!
 //! A store that hears of a threshold for which it has not answered is **behind**: it may hold what

@@ -18,7 +18,7 @@ const ROUNDS_MAX: u8 = 4;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Session {
     pub(super) token: Token,
-    /// By node number.
+    /// By node ID.
     pub(super) nodes: Vec<Node>,
     pub(super) phase: Phase,
     /// What all nodes have closed, and the GC threshold may rise to; [`Timestamp::ZERO`] if it

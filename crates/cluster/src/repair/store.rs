@@ -78,8 +78,9 @@ pub enum StoreEvent {
     Lost,
     /// A damaged block was found: it may have held tombstones of what the store still has.
     Damaged,
-    /// A live version is about to come in behind the scan: see [`Admission::OnceVoided`].
-    Disturbed,
+    /// The session may raise no threshold any more: a read repair is about to come in behind the
+    /// scan: see [`Admission::OnceVoided`].
+    Voided,
     /// The coordinator of the session with this token was restarted, and does not go on with it:
     /// another session may begin.
     Abandoned {
@@ -142,7 +143,7 @@ pub enum Admission {
     /// It is taken.
     Taken,
     /// It is taken once the store has noted that it comes in behind the scan:
-    /// [`StoreEvent::Disturbed`].
+    /// [`StoreEvent::Voided`].
     OnceVoided,
     /// It is refused now, and may come again in another session, or once the outcome of this one
     /// is known.
@@ -256,7 +257,7 @@ impl StoreState {
                 self.forget_session();
                 None
             }
-            StoreEvent::Disturbed => {
+            StoreEvent::Voided => {
                 self.record.may_raise = false;
                 None
             }

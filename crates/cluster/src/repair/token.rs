@@ -1,6 +1,7 @@
 //! The fencing token of a repair session.
 
 use crate::NodeId;
+use base::ByteReader;
 use std::fmt;
 
 /// Names an attempt of a session. Tokens are ordered, and a store takes part only with a token
@@ -53,6 +54,20 @@ impl Token {
     #[must_use]
     pub fn is_resumed(self) -> bool {
         self.attempt > 0
+    }
+
+    /// Appends it as it is stored and sent: session u64 | attempt u32, little-endian.
+    pub fn encode(self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.session.to_le_bytes());
+        bytes.extend_from_slice(&self.attempt.to_le_bytes());
+    }
+
+    /// Reads what [`Token::encode`] writes; [`None`] if there are too few bytes.
+    pub fn decode(reader: &mut ByteReader<'_>) -> Option<Self> {
+        Some(Self {
+            session: reader.u64()?,
+            attempt: reader.u32()?,
+        })
     }
 }
 

@@ -27,7 +27,7 @@
 //!        '--------------------.     |    |     .------------------------'
 //!                             v     v    |     v
 //!                                Learner ----.
-//!                                   |    ^    | a full pass has made it equal with
+//!                                   |    ^    | a full session has made it equal with
 //!         an operator accepts       |    |    | the present stores of all peers
 //!         (at a start)              v    |    v
 //!                                Accepted     Voter
@@ -42,10 +42,10 @@
 //!   unreachable, so that a reachable peer that remembers a later start can say so first.
 //! - One peer that contradicts the store outweighs all others, even later, because it may be the
 //!   only one that remembers.
-//! - A full pass compares a learner with the **present** store of every
+//! - A full session compares a learner with the **present** store of every
 //!   peer, whatever the replica state of that store. So stores that are all learners
 //!   become voters together, without an operator: what none of them has is gone
-//!   in any case. The filled store takes all starts that its peers have heard of
+//!   in any case. The rebuilt store takes all starts that its peers have heard of
 //!   over into its own, because it includes what is left of them. So a peer that is
 //!   itself put back to an older state, and remembers an earlier one of these starts,
 //!   has nothing to say against the store.
@@ -55,8 +55,8 @@
 //! If a peer remembers a start of the store that the store does not have, or more acknowledged
 //! writes, the store is **outdated** to that peer: it is an older state, or a copy. It could issue
 //! timestamps that the store has issued since then, or that another process still issues. So this
-//! node accepts no writes of its own until the store is filled, and the peer serves it nothing but
-//! what fills it. While the later start is connected, the peer refuses the store altogether: of a
+//! node accepts no writes of its own until the store is rebuilt, and the peer serves it nothing but
+//! what rebuilds it. While the later start is connected, the peer refuses the store altogether: of a
 //! store and its running copy, only one counts.
 //!
 //! Two cases stay undetected: the only peers that remember a later start are
@@ -74,7 +74,7 @@ use std::collections::BTreeSet;
 
 /// How many of its starts a store keeps and sends: the latest ones. To a peer that
 /// was unavailable for more starts than that, the store looks outdated. That is
-/// safe, because an outdated store does not count until a full pass has filled it.
+/// safe, because an outdated store does not count until a full session has rebuilt it.
 pub const STARTS_MAX: usize = 1024;
 
 /// How many starts of a peer's store a node remembers, for the store that may replace it: the
@@ -164,7 +164,7 @@ pub struct StoreClaim<'a> {
     /// The numbers of its starts; the present one is the last.
     pub starts: &'a [u64],
     /// The writes that it had acknowledged when the present start opened it, or when a
-    /// full pass filled it since. `None` for a release that does not count them.
+    /// full session rebuilt it since. `None` for a release that does not count them.
     pub acknowledged: Option<u64>,
 }
 
@@ -193,7 +193,7 @@ impl Judgement {
 /// Judges a store by what a node remembers of it. Both sides of a handshake judge
 /// by the same two hellos, so they agree.
 ///
-/// A store that was filled has the starts of the store that it replaces, so the start
+/// A store that was rebuilt has the starts of the store that it replaces, so the start
 /// decides before the id does. What is remembered of the present start was said by
 /// this very process, so its count proves nothing.
 pub fn judge(remembered: Option<Remembered>, claim: StoreClaim<'_>) -> Judgement {
@@ -326,12 +326,12 @@ impl Confirmation {
     /// Notes that the store was found, or made, equal with the present stores of all
     /// peers: what any of them has it has, too. Returns whether it was a learner; then it
     /// counts from now on.
-    pub fn refilled(&mut self) -> bool {
-        let is_refilled = matches!(self, Self::Learner { .. });
-        if is_refilled {
+    pub fn rebuilt(&mut self) -> bool {
+        let is_learner = matches!(self, Self::Learner { .. });
+        if is_learner {
             *self = Self::Voter;
         }
-        is_refilled
+        is_learner
     }
 
     /// Notes that a peer was heard, or cannot be reached.

@@ -8,10 +8,10 @@
 /// A store that is a learner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostStore {
-    /// The versions of which it was to keep the only copy, as of its last full pass;
+    /// The versions of which it was to keep the only copy, as of its last full session;
     /// `None` if that is not known.
     pub single_copies: Option<u64>,
-    /// The writes that it has acknowledged since a full pass last made it equal with a
+    /// The writes that it has acknowledged since a full session last made it equal with a
     /// store that is left; `None` if that is not known.
     pub since_full_session: Option<u64>,
 }
@@ -21,7 +21,7 @@ pub struct LostStore {
 pub struct PossibleLoss {
     /// The versions of which a lost store was to keep the only copy.
     pub single_copies: u64,
-    /// The writes that several lost stores have acknowledged since a full pass.
+    /// The writes that several lost stores have acknowledged since a full session.
     pub since_full_session: u64,
     /// Whether there is a part that is not known.
     pub has_unknown: bool,
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_stores_the_writes_since_the_last_full_pass_are_lost_too() {
+    fn of_several_stores_the_writes_since_the_last_full_session_are_lost_too() {
         let (one, other) = (store(Some(3), Some(10)), store(Some(0), Some(7)));
         assert_eq!(loss_of(&[one, other]), (20, false));
         assert_eq!(loss_of(&[one, store(Some(1), None)]), (14, true));

@@ -25,7 +25,7 @@ fn a_store_is_judged_by_its_starts_and_then_by_its_count() {
         (known(2, 40, 0), Some(99), Another),
         (known(1, 20, 7), Some(7), Same),
         (known(1, 20, 7), Some(6), Outdated),
-        // A store that was filled has the starts of the one that it replaces.
+        // A store that was rebuilt has the starts of the one that it replaces.
         (known(2, 20, 7), Some(7), Same),
         (known(2, 20, 7), Some(6), Outdated),
         // The present start has said so itself, and may have written since it opened.
@@ -63,7 +63,7 @@ fn every_learner_is_a_voter_once_it_is_rebuilt_and_no_other_one_changes() {
     for is_outdated in [false, true] {
         let mut store = Confirmation::Learner { is_outdated };
         assert_eq!(store.stored(), ReplicaState::Learner);
-        assert!(store.refilled());
+        assert!(store.rebuilt());
         assert_eq!(store, Confirmation::Voter);
         assert!(!store.is_outdated());
     }
@@ -74,9 +74,9 @@ fn every_learner_is_a_voter_once_it_is_rebuilt_and_no_other_one_changes() {
         Confirmation::Voter,
         Confirmation::accepted(unaware),
     ] {
-        let mut filled = store.clone();
-        assert!(!filled.refilled());
-        assert_eq!(filled, store);
+        let mut rebuilt = store.clone();
+        assert!(!rebuilt.rebuilt());
+        assert_eq!(rebuilt, store);
     }
 }
 

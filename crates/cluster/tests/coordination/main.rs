@@ -17,6 +17,7 @@ mod linearizable;
 mod message;
 mod model;
 mod node;
+mod pairs;
 mod promises;
 mod read;
 mod repair;

@@ -4,7 +4,7 @@
 //! repaired [newer T|unknown T]`, `R repair missed WHY`, `R slow`, `resumed` and `deadline` go on; `receipt`
 //! tells what became of it, `freshest` the merged answer.
 //!
-//! `R forgets F has VERSION` names the forget bound of the replica's store, and
+//! `R gc F has VERSION` names the GC threshold of the replica's store, and
 //! `R has VERSION dead` an expired version.
 //!
 //! A version is `nothing`, or a timestamp and what is not as usual: `deleted`,
@@ -24,7 +24,7 @@ fn reads_go_as_told() {
     script::run("read.txt", include_str!("../golden/read.txt"), step);
 }
 
-/// What names a bound that no answer names is a fence.
+/// What names a bound that no answer names is a closed timestamp.
 #[test]
 fn a_read_asks_anew_a_bounded_number_of_times() {
     let mut actions = ReadActions::new();
@@ -96,17 +96,17 @@ fn step(machine: &mut Option<Machine>, event: &str) -> String {
 
 fn read_event(words: &[&str], from: u8) -> ReadEvent {
     let replica = ReplicaIndex::new(words[0].parse().unwrap());
-    let (forgotten, words) = match words[1..] {
-        ["forgets", forgotten, ref rest @ ..] => (forgotten.parse().unwrap(), rest),
+    let (gc_threshold, words) = match words[1..] {
+        ["gc", gc_threshold, ref rest @ ..] => (gc_threshold.parse().unwrap(), rest),
         ref rest => (0, rest),
     };
-    let forgotten = Timestamp::from_u64(forgotten);
+    let gc_threshold = Timestamp::from_u64(gc_threshold);
     match *words {
         ["has", "nothing"] => ReadEvent::Answered {
             replica,
             entry: None,
             is_dead: true,
-            forgotten,
+            gc_threshold,
         },
         ["has", timestamp, ref traits @ ..] => {
             let traits: Vec<&str> = traits.to_vec();
@@ -119,7 +119,7 @@ fn read_event(words: &[&str], from: u8) -> ReadEvent {
                 replica,
                 is_dead: is_expired || entry.kind() == Kind::Tombstone,
                 entry: Some(entry),
-                forgotten,
+                gc_threshold,
             }
         }
         ["missed", why] => {

@@ -5,7 +5,7 @@
 //!
 //! Events of a store: `store closed T gc T` begins. `S.A begin|close|open|sync|finish|outcome ..` is
 //! what a coordinator asks; `clock T` says how far the clock allows to close from then on.
-//! `heard gc T`, `lost`, `damaged`, `disturbed` and `S.A abandoned` happen; `restart` goes on with
+//! `heard gc T`, `lost`, `damaged`, `voided` and `S.A abandoned` happen; `restart` goes on with
 //! what is durable, and `idle` lets time pass. `write T`, `repair S.A T` and `read repair T named T
 //! [scanned]` ask whether a version is taken, which is `dead` or which the store is `lacking`.
 //! `record` tells what is durable.
@@ -99,7 +99,7 @@ fn store_step(store: &mut Option<Store>, event: &str) -> String {
         },
         ["lost"] => StoreEvent::Lost,
         ["damaged"] => StoreEvent::Damaged,
-        ["disturbed"] => StoreEvent::Disturbed,
+        ["voided"] => StoreEvent::Voided,
         [of, "abandoned"] => StoreEvent::Abandoned { token: token(of) },
         [of, ref request @ ..] => StoreEvent::Asked {
             token: token(of),

@@ -6,7 +6,7 @@
 //! from a key on. `preference KEY` tells the preference list, `missing` who is missing.
 //!
 //! An item is `KEY@TIMESTAMP` and what is not as usual: `!` the value is here, `x` deleted, `e`
-//! expired, `?` the node's word does not count, `cN` copies (usually three), `vN` another value.
+//! expired, `cN` copies (usually three), `vN` another value.
 
 use crate::script;
 use base::{Entry, Expiry, Timestamp};
@@ -138,7 +138,7 @@ fn item(word: &str) -> PageItem {
     let (timestamp, mut traits) = rest.split_at(end.unwrap_or(rest.len()));
     let timestamp = Timestamp::from_u64(timestamp.parse().unwrap());
     let (mut copies, mut value, mut expiry) = (3, 1, Expiry::NEVER);
-    let (mut is_deleted, mut has_value, mut counts) = (false, false, true);
+    let (mut is_deleted, mut has_value) = (false, false);
     while let Some(letter) = traits.chars().next() {
         traits = &traits[1..];
         let mut number = || {
@@ -150,7 +150,6 @@ fn item(word: &str) -> PageItem {
             '!' => has_value = true,
             'x' => is_deleted = true,
             'e' => expiry = Expiry::at_unix_ms(NOW_UNIX_MS),
-            '?' => counts = false,
             'c' => copies = number(),
             'v' => value = number(),
             _ => panic!("unknown: {word}"),
@@ -161,5 +160,5 @@ fn item(word: &str) -> PageItem {
     } else {
         Entry::value(key.as_bytes(), timestamp, &[value], expiry, copies)
     };
-    PageItem::of(entry.lend(), has_value, counts)
+    PageItem::of(entry.lend(), has_value)
 }

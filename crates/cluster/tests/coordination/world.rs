@@ -307,7 +307,7 @@ impl World {
                     replica,
                     entry,
                     is_dead,
-                    forgotten: Timestamp::ZERO,
+                    gc_threshold: Timestamp::ZERO,
                 })
             }
             Request::KeepHint { round, entry } => {

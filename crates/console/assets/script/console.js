@@ -57,6 +57,7 @@ function draw() {
   const name = servedName();
   document.title = `${state.failure ? "✕ " : ""}${page.view?.title ?? "Console"} · ${name} · Kvorum`;
   drawServed(state);
+  if (state.devNodes.length > 0) drawNodeChoice(state.devNodes);
   gone.update(state);
   page.view?.update(state);
 }

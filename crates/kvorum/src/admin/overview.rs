@@ -12,7 +12,7 @@ pub(super) struct Overview {
     pub(super) nodes: Vec<NodeOverview>,
     /// The sessions that run, as the node that has come furthest sees them.
     pub(super) repair: Vec<RepairOverview>,
-    /// How far what was deleted is forgotten; left out for a node alone.
+    /// How far tombstone GC has come; left out for a node alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tombstone_gc: Option<TombstoneGcOverview>,
     /// What an operator has to do, as the node says that was asked.
@@ -84,7 +84,7 @@ pub(super) struct NodeOverview {
     /// The share of its time that background work may use: below 1 while clients feel it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) background_share: Option<f64>,
-    /// How far the filling of its store has come, while a repair fills it.
+    /// How far the rebuild of its store has come, while a repair rebuilds it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rebuild: Option<RebuildOverview>,
     /// The compaction that an operator has asked for, while it runs.

@@ -102,14 +102,24 @@ pub(super) fn run(options: &RepairOptions) -> Result<(), Failure> {
     print_lines([line])
 }
 
+/// A repair of a kind, with its article.
+pub(super) fn repair_of_kind(kind: &str) -> String {
+    let article = if kind.starts_with(['a', 'e', 'i', 'o', 'u']) {
+        "an"
+    } else {
+        "a"
+    };
+    format!("{article} {kind} repair")
+}
+
 /// What a node has answered, as one line.
 fn describe(repair: &Repair) -> String {
-    let kind = &repair.kind;
+    let kind = repair_of_kind(&repair.kind);
     let Some(is_clean) = repair.clean else {
         let begun = if repair.joined {
-            format!("a {kind} repair was already running")
+            format!("{kind} was already running")
         } else {
-            format!("a {kind} repair has started")
+            format!("{kind} has started")
         };
         return format!("{begun}: 'kvorum admin status' shows its progress");
     };
@@ -118,7 +128,7 @@ fn describe(repair: &Repair) -> String {
         0 => "no two nodes differed".to_owned(),
         differing => format!("two nodes differed {}", counted(differing, "time")),
     };
-    let found = format!("a {kind} repair has compared {ranges}, in which {differing}");
+    let found = format!("{kind} has compared {ranges}, in which {differing}");
     if is_clean {
         match &repair.held_back {
             None => format!("{found}; all nodes are equal"),

@@ -1,6 +1,7 @@
 //! The overview of a cluster as one screen.
 
 use super::overview::{NodeOverview, Overview, QuorumOverview};
+use super::repair::repair_of_kind;
 use api::cluster::{Advice, Quantiles, ReportNumbers, Severity};
 use units::{Columns, bytes, counted, latency, rate, rough_span as span};
 
@@ -78,8 +79,8 @@ pub(super) fn lines(overview: &Overview) -> Vec<Line> {
     work.extend(overview.nodes.iter().filter_map(non_owned_line));
     work.extend(overview.repair.iter().map(|repair| {
         format!(
-            "a {} repair has been running for {} and has compared {}",
-            repair.kind,
+            "{} has been running for {} and has compared {}",
+            repair_of_kind(&repair.kind),
             span(repair.seconds),
             counted(repair.ranges, "range")
         )
@@ -233,7 +234,7 @@ fn rebuild_line(node: &NodeOverview) -> Option<String> {
         String::new()
     };
     Some(format!(
-        "{} is being filled: {share}{} received{left}",
+        "{} is being rebuilt: {share}{} received{left}",
         node.name,
         bytes(rebuild.received_bytes as f64)
     ))
@@ -276,7 +277,7 @@ fn advice_line(advice: &Advice) -> Line {
         "!"
     };
     Line {
-        text: format!("{sign} {advice} (runbook: {})", advice.runbook),
+        text: format!("{sign} {advice}. Runbook: {}", advice.runbook_url),
         tone: advice.severity.into(),
     }
 }
@@ -375,13 +376,14 @@ mod tests {
             what: "it is down".to_owned(),
             remedy: "Start it".to_owned(),
             runbook: "A node is down".to_owned(),
+            runbook_url: "http://a:1/#/runbooks?at=a-node-is-down".to_owned(),
         };
         let nodes = vec![busy, expired, down];
         let overview = Overview {
             quorum: QuorumOverview::of(&nodes),
             nodes,
             repair: vec![RepairOverview {
-                kind: "full".to_owned(),
+                kind: "incremental".to_owned(),
                 seconds: 5,
                 ranges: 3,
             }],
@@ -436,11 +438,11 @@ mod tests {
             (Tone::Plain, ""),
             (
                 Tone::Plain,
-                "a is being filled: 25%, 300 MiB received, about 10m left",
+                "a is being rebuilt: 25%, 300 MiB received, about 10m left",
             ),
             (
                 Tone::Plain,
-                "b is being filled: 300 MiB received; it stands still, because its disk has no room",
+                "b is being rebuilt: 300 MiB received; it stands still, because its disk has no room",
             ),
             (
                 Tone::Plain,
@@ -456,7 +458,7 @@ mod tests {
             ),
             (
                 Tone::Plain,
-                "a full repair has been running for 5s and has compared 3 ranges",
+                "an incremental repair has been running for 5s and has compared 3 ranges",
             ),
             (
                 Tone::Plain,
@@ -465,15 +467,15 @@ mod tests {
             (Tone::Plain, ""),
             (
                 Tone::Bad,
-                "! north-2: it is down. Start it (runbook: A node is down)",
+                "! north-2: it is down. Start it. Runbook: http://a:1/#/runbooks?at=a-node-is-down",
             ),
             (
                 Tone::Warn,
-                "! north-2: it is down. Start it (runbook: A node is down)",
+                "! north-2: it is down. Start it. Runbook: http://a:1/#/runbooks?at=a-node-is-down",
             ),
             (
                 Tone::Plain,
-                "- north-2: it is down. Start it (runbook: A node is down)",
+                "- north-2: it is down. Start it. Runbook: http://a:1/#/runbooks?at=a-node-is-down",
             ),
         ];
         let lines = lines(&overview);

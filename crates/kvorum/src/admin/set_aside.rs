@@ -4,6 +4,7 @@ use super::target::{ANSWER_BYTES_MAX, Target, print, print_lines};
 use crate::access::Access;
 use crate::failure::Failure;
 use crate::node_client::{NodeRequest, refusal};
+use base::Timestamp;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use clap::{Args, Subcommand};
@@ -17,15 +18,34 @@ use units::{bytes, counted};
 /// How long a node may take for a page, or to discard.
 const ANSWER_MAX: Duration = Duration::from_secs(300);
 
+const LIST_HELP: &str = "\
+The last column says whether another node holds this version of the key, or a newer one:
+  elsewhere  one does: nothing is missing
+  nowhere    none does: the copy was deleted, or it is the last one of what is lost
+  unknown    a node does not answer: start all nodes, and list again
+
+Examples:
+  kvorum admin set-aside list --url http://b:8080
+  kvorum admin set-aside list --url http://b:8080 | grep nowhere";
+
+const RESTORE_HELP: &str = "\
+A restored copy is an ordinary write with a new version. If its key was deleted, it comes back.
+
+Examples:
+  kvorum admin set-aside restore cart/1 cart/2 --url http://b:8080
+  kvorum admin set-aside restore --all --url http://b:8080";
+
 /// What to do with copies that were set aside.
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum SetAsideCommand {
-    /// List the copies that a node has set aside and not got back: key, version, bytes, and whether
-    /// another node holds the version or a newer one
+    /// List the copies that a node has set aside: the key, when it was written, its version, its
+    /// length, and whether another node holds it
+    #[command(after_help = LIST_HELP)]
     List(ListOptions),
     /// Write copies anew that no other node holds; each gets a new version
+    #[command(after_help = RESTORE_HELP)]
     Restore(RestoreOptions),
-    /// Discard what a node has set aside
+    /// Discard all that a node has set aside, for good
     Discard(DiscardOptions),
 }
 
@@ -118,10 +138,10 @@ fn list(options: &ListOptions) -> Result<(), Failure> {
         return Ok(());
     }
     print_lines([match first.below {
-        None => format!("{node} has set nothing aside"),
+        None => nothing_set_aside(&node),
         Some(_) => format!(
-            "{}; {node} keeps {} with {} until you discard them",
-            counted(count, "line"),
+            "{}; {node} keeps {} with {} until you run 'kvorum admin set-aside discard'",
+            counted(count, "key"),
             counted(first.tables, "table"),
             bytes(first.bytes as f64)
         ),
@@ -145,7 +165,7 @@ fn restore(options: &RestoreOptions) -> Result<(), Failure> {
         }
         return Ok(());
     }
-    let (mut restored, mut unknown) = (0, 0);
+    let (mut restored, mut unknown) = (0_u64, 0_u64);
     each_copy(&node, &access, |copy| {
         match copy.found.as_str() {
             "nowhere" => {
@@ -159,37 +179,49 @@ fn restore(options: &RestoreOptions) -> Result<(), Failure> {
     })?;
     if unknown > 0 {
         return Err(Failure::failed(format!(
-            "restored: {restored}; not known whether another node holds something newer: {unknown}. \
-             Try again once all nodes are up"
+            "restored {}; of {unknown} more it is not known whether another node holds something \
+             newer: try again once all nodes are up",
+            counted(restored, "key")
         )));
     }
-    print_lines([format!("restored: {restored}")])
+    print_lines([format!("restored {}", counted(restored, "key"))])
 }
 
 fn restore_key(node: &NodeUrl, access: &Access, key: &[u8]) -> Result<(), Failure> {
     let target = format!("/v0/admin/set-aside?id={}", query_form(key));
-    let restored = send(node, access, "POST", &target, 201)?;
+    let restored = send(node, access, "POST", &target, 201)
+        .map_err(|failure| failure.with_origin(&percent_form(key)))?;
     let version = restored["version"].as_str().unwrap_or_default();
-    print_lines([format!("{} {version}", percent_form(key))])
+    print_lines([format!(
+        "restored {} as version {version}",
+        percent_form(key)
+    )])
 }
 
 fn discard(options: &DiscardOptions) -> Result<(), Failure> {
     let (node, access) = options.target.choose()?;
     let page = page(&node, &access, b"", 1)?;
     let Some(below) = page.below else {
-        return print_lines([format!("{node} has set nothing aside")]);
+        return print_lines([nothing_set_aside(&node)]);
     };
     let what = format!(
-        "{} with {}, of which copies may be in no other place",
+        "{} with {}",
         counted(page.tables, "table"),
         bytes(page.bytes as f64)
     );
-    if !options.yes && !is_confirmed(&format!("Discard {what}?"))? {
-        return Err(Failure::failed("nothing was discarded".to_owned()));
+    let question = format!("Discard {what}? Copies in it that no other node has are lost then.");
+    if !options.yes && !is_confirmed(&question)? {
+        return Err(Failure::failed(
+            "nothing was discarded: the answer has to be yes, or give --yes".to_owned(),
+        ));
     }
     let target = format!("/v0/admin/set-aside?up_to={below}");
     send(&node, &access, "DELETE", &target, 200)?;
-    print_lines([format!("discarded: {what}")])
+    print_lines([format!("discarded {what}")])
+}
+
+fn nothing_set_aside(node: &NodeUrl) -> String {
+    format!("{node} has set nothing aside; name another node with --url to ask it")
 }
 
 /// Asks on the terminal. The answer has to be `yes`.
@@ -284,13 +316,19 @@ impl Copy {
         Ok(key.unwrap_or_default())
     }
 
-    /// The copy as a line: key, version, bytes, and where it was found.
+    /// The copy as a line, with tabs: key, when it was written, version, bytes, and where it was
+    /// found.
     fn line(&self) -> String {
         let key = self
             .key()
             .map_or_else(|_| "?".to_owned(), |key| percent_form(&key));
+        let version = self.version.parse().map(Timestamp::from_u64);
+        let written = version.map_or_else(
+            |_| "?".to_owned(),
+            |version| api::rfc3339::of_unix_ms(version.unix_ms()),
+        );
         format!(
-            "{key} {} {} {}",
+            "{key}\t{written}\t{}\t{}\t{}",
             self.version,
             bytes(self.value_bytes as f64),
             self.found
@@ -311,7 +349,8 @@ mod tests {
             let json =
                 format!(r#"{{{key},"version":"9","value_bytes":7,"copies":3,"found":"nowhere"}}"#);
             let copy: Copy = serde_json::from_str(&json).unwrap();
-            assert_eq!(copy.line(), format!("{text} 9 7 B nowhere"));
+            let expected = format!("{text}\t2020-01-01T00:00:00Z\t9\t7 B\tnowhere");
+            assert_eq!(copy.line(), expected);
             assert_eq!(parse_percent(text.as_bytes()), Some(copy.key().unwrap()));
         }
     }

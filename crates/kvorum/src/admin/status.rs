@@ -38,7 +38,7 @@ pub(super) struct StatusOptions {
     json: bool,
     /// Show it anew every TIME until Ctrl-C [default if no TIME is given: 2s]
     #[arg(long, value_name = "TIME", value_parser = span(WATCH_INTERVALS), num_args = 0..=1,
-        require_equals = true, default_missing_value = "2s", conflicts_with = "json")]
+        default_missing_value = "2s", conflicts_with = "json")]
     watch: Option<TimeSpan>,
     #[command(flatten)]
     target: Target,
@@ -216,6 +216,7 @@ mod tests {
             what: String::new(),
             remedy: String::new(),
             runbook: String::new(),
+            runbook_url: String::new(),
         });
         assert_eq!(
             fail_on_advice(&advice[..1], false),

@@ -2,7 +2,7 @@
 
 use crate::access::{Access, AccessOptions};
 use crate::failure::Failure;
-use crate::node_client::NodeRequest;
+use crate::node_client::{NodeRequest, refusal};
 use crate::text;
 use crate::values::url;
 use clap::Args;
@@ -28,25 +28,29 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// The node to ask, and how to ask nodes.
+    /// The node to ask, and how to ask nodes: the only one that is named, or the first that answers.
     ///
     /// # Errors
-    /// Those of [`AccessOptions::reach`].
+    /// Those of [`AccessOptions::reach`]; several nodes are named, and none of them answers.
     pub(super) fn choose(&self) -> Result<(NodeUrl, Access), Failure> {
         let (mut nodes, access) = self.access.reach(&self.urls)?;
-        let chosen = match nodes.len() {
-            1 => 0,
-            _ => nodes
-                .iter()
-                .position(|node| is_live(node, &access))
-                .unwrap_or(0),
-        };
-        Ok((nodes.swap_remove(chosen), access))
+        if nodes.len() == 1 {
+            return Ok((nodes.swap_remove(0), access));
+        }
+        let mut failures = Vec::new();
+        for node in &nodes {
+            match check_live(node, &access) {
+                Ok(()) => return Ok((node.clone(), access)),
+                Err(failure) => failures.push((node.to_string(), failure)),
+            }
+        }
+        Err(none_answers(&failures))
     }
 }
 
-fn is_live(node: &NodeUrl, access: &Access) -> bool {
-    let answer = NodeRequest {
+/// Checks that a node answers.
+fn check_live(node: &NodeUrl, access: &Access) -> Result<(), Failure> {
+    let asked = NodeRequest {
         node,
         access,
         is_named: false,
@@ -56,7 +60,29 @@ fn is_live(node: &NodeUrl, access: &Access) -> bool {
         time_max: LIVE_MAX,
         answer_bytes_max: ANSWER_BYTES_MAX,
     };
-    answer.send().is_ok_and(|answer| answer.status == 200)
+    let answer = asked.send()?;
+    match answer.status {
+        200 => Ok(()),
+        status => Err(refusal(node, status, &answer.body)),
+    }
+}
+
+/// The failure of all nodes as one, which says of each why.
+fn none_answers(failures: &[(String, Failure)]) -> Failure {
+    let lines = failures
+        .iter()
+        .map(|(node, failure)| (&**node, failure.line()));
+    let line = format!(
+        "none of {} nodes answers: {}; start one, or name others with --url, KVORUM_URL or a context",
+        failures.len(),
+        client::reasons(lines)
+    );
+    // What is wrong with all of them is not that they are down.
+    if failures.iter().all(|(_, failure)| failure.is_denied()) {
+        Failure::denied(line)
+    } else {
+        Failure::failed(line)
+    }
 }
 
 /// Writes JSON for programs to stdout.
@@ -78,4 +104,28 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
         .write_all(text.as_bytes())
         .and_then(|()| stdout.flush())
         .map_err(|error| Failure::failed(format!("cannot write to stdout: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_node_that_does_not_answer_is_named_with_its_reason() {
+        let of = |node: &str, failure| (node.to_owned(), failure);
+        let down = |node: &str| of(node, Failure::failed(format!("{node} refuses connections")));
+        let distrusted = |node: &str| of(node, Failure::denied(format!("{node} has expired")));
+        let one = none_answers(&[
+            down("http://a:1"),
+            distrusted("https://b:1"),
+            down("http://c:1"),
+        ]);
+        assert_eq!(one.code(), 1);
+        let text = "none of 3 nodes answers: http://a:1 refuses connections; the same of \
+                    http://c:1; https://b:1 has expired; start one, or name others with --url, \
+                    KVORUM_URL or a context";
+        assert_eq!(one.line(), text);
+        let all = none_answers(&[distrusted("https://a:1"), distrusted("https://b:1")]);
+        assert!(all.is_denied(), "{all:?}");
+    }
 }

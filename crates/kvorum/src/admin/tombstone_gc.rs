@@ -1,4 +1,4 @@
-//! How far a cluster has forgotten what was deleted.
+//! How far the tombstone GC of a cluster has come.
 
 use api::cluster::ClusterNode;
 use api::status::TombstoneGc;

@@ -72,7 +72,7 @@ struct CompactionWork {
     merged_bytes: u64,
 }
 
-/// Shows how far a repair is, as the node says that drives it.
+/// Shows how far a repair is, as the node says that coordinates it.
 pub(super) async fn show_repair(node: &NodeUrl, access: &Access, is_full: bool) -> Infallible {
     let mut progress = Progress::new();
     watch(node, access, progress.is_shown(), |status| {

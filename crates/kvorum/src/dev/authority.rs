@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn the_authority_can_vouch_for_this_machine_only() {
+    fn the_authority_can_sign_for_this_machine_only() {
         let data = tempfile::tempdir().unwrap();
         for (host, is_good) in [
             ("localhost", true),

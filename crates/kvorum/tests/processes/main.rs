@@ -9,7 +9,6 @@
 
 #[cfg(test)]
 #[path = "../../../server/tests/console/browser.rs"]
-#[expect(dead_code, reason = "the tests of a node's console use the rest of it")]
 mod browser;
 mod cluster;
 mod commands;

@@ -1,5 +1,5 @@
-//! The frame of the small files that a node keeps beside its store: `CLUSTER`, `FORGET` and
-//! `SWEEP`.
+//! The frame of the small files that a node keeps beside its store: `CLUSTER`, `TOMBSTONE_GC`
+//! and `REPAIR`.
 //!
 //! ```text
 //! file = magic [u8; 8] | version u32, little-endian | content | crc32c u32 of all before

@@ -26,7 +26,7 @@ pub use direct::DirectReader;
 pub(crate) use read::read_file;
 pub use read::read_small_file;
 pub use real::RealDisk;
-pub use replace::{replace_file, temporary_name};
+pub use replace::{rename_old_file, replace_file, temporary_name};
 
 use std::any::Any;
 use std::io;

@@ -64,7 +64,8 @@ fn check_owner(folder: &Path, (owner, mode): (u32, u32), own: u32) -> io::Result
 /// words do not say it.
 pub(super) fn explain(path: &Path, error: io::Error) -> io::Error {
     match Errno::from_io_error(&error) {
-        Some(Errno::LOOP) => io::Error::other(
+        Some(Errno::LOOP) => io::Error::new(
+            io::ErrorKind::PermissionDenied,
             "it is a symbolic link, which a node does not follow in its folder: put the file \
              itself there",
         ),

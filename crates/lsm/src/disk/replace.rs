@@ -52,6 +52,29 @@ pub fn replace_file(disk: &dyn Disk, folder: &Path, name: &str, bytes: &[u8]) ->
     Ok(())
 }
 
+/// Gives the file `old` of a build before its present name that name, durably, and returns whether
+/// there is one. It takes the place of a file `name`: a build before has written it later.
+///
+/// # Errors
+/// [`Error::Io`] and [`Error::Sync`]. The file has either name then.
+pub fn rename_old_file(
+    disk: &dyn Disk,
+    folder: &Path,
+    old: &str,
+    name: &str,
+) -> Result<bool, Error> {
+    let old = folder.join(old);
+    match disk.open(&old) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        opened => opened.map_err(|error| Error::io("open", &old, error))?,
+    };
+    disk.rename(&old, &folder.join(name))
+        .map_err(|error| Error::io("rename", &old, error))?;
+    disk.sync_folder(folder)
+        .map_err(|error| Error::sync(folder, error))?;
+    Ok(true)
+}
+
 /// Writes the new content over what the file had, which needs no room where there was some.
 fn write(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let (file, is_new) = open_or_create(disk, path)?;

@@ -36,7 +36,7 @@
 //!   tables are live.
 //! - **The counter of acknowledged writes** counts ingested records with the edit.
 //! - **The closed timestamp** is checked with the edit, and does not rise before the tables are
-//!   visible. The GC threshold of compactions and the barrier are checked with it: all entries
+//!   visible. The GC threshold of compactions and the generation are checked with it: all entries
 //!   count as admitted when the ingest began.
 //!
 //! The caller answers for what the commit job does not check either: that no timestamp is

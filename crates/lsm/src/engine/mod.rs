@@ -94,7 +94,7 @@ pub use scan::Scan;
 pub use table_set::SetAsideKeys;
 pub use table_set::changes::LeastTimestamps;
 pub use table_set::damage::DamageMark;
-pub use writes::admission::{Admission, Barrier, LateSource};
+pub use writes::admission::{Admission, Generation, LateSource};
 pub use writes::newer_versions::PendingCheck;
 pub use writes::outbox::{Applied, Outbox, Outcome};
 
@@ -196,7 +196,7 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::raise_closed_timestamp`].
-    pub fn raise_barrier(&self, sources: &[LateSource]) -> Result<(), Error> {
+    pub fn begin_generation(&self, sources: &[LateSource]) -> Result<(), Error> {
         let core = &self.inner.core;
         let _folder_lock = core.background.folder_lock().hold()?;
         let held = core.closed_timestamp.hold();
@@ -204,15 +204,15 @@ impl Engine {
         core.health.check_poison()?;
         for source in sources {
             core.closed_timestamp
-                .raise_barrier(*source, &held, &mut committer);
+                .begin_generation(*source, &held, &mut committer);
         }
         Ok(())
     }
 
-    /// The present barrier of a source, for the admissions of its late writes.
+    /// The present generation of a source, for the admissions of its late writes.
     #[must_use]
-    pub fn barrier(&self, source: LateSource) -> Barrier {
-        self.inner.core.closed_timestamp.barrier(source)
+    pub fn generation(&self, source: LateSource) -> Generation {
+        self.inner.core.closed_timestamp.generation(source)
     }
 
     /// Commits what was submitted, on this thread. Blocks. Does nothing on a closed

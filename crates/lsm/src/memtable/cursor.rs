@@ -64,7 +64,7 @@ impl RecordCursor for MemtableCursor {
             self.batch.pop_front();
         }
         if self.batch.is_empty() && !self.is_ended {
-            self.refill();
+            self.read_on();
         }
         Ok(!self.batch.is_empty())
     }
@@ -83,7 +83,7 @@ impl RecordCursor for MemtableCursor {
 
 impl MemtableCursor {
     /// Copies the next batch.
-    fn refill(&mut self) {
+    fn read_on(&mut self) {
         let position = match &self.next {
             Start::Key(key) => Position::Before(key),
             Start::AfterKey(key) => Position::After(key),

@@ -12,8 +12,8 @@
 
 use base::{Clock, Entry, Expiry, Kind, ManualClock, SeededRandom, Timestamp};
 use lsm::{
-    Admission, Barrier, Disk, Engine, Environment, Error, Ingested, LateSource, NonOwned, Options,
-    Outbox, Outcome, RecoveryReport,
+    Admission, Disk, Engine, Environment, Error, Generation, Ingested, LateSource, NonOwned,
+    Options, Outbox, Outcome, RecoveryReport,
 };
 use lsm_testing::{MemoryDisk, StepExecutor};
 use std::path::PathBuf;
@@ -172,10 +172,10 @@ impl Outbox for CollectedOutcomes {
     }
 }
 
-/// How late writes come while nothing is dropped, and before any barrier.
+/// How late writes come while nothing is dropped, in the first generation.
 pub const LATE: Admission = Admission::Late {
     gc_threshold: Timestamp::ZERO,
-    barrier: Barrier::first(LateSource::Comparison),
+    generation: Generation::first(LateSource::Comparison),
 };
 
 /// Ingests entries, which are sorted by key.

@@ -20,7 +20,7 @@ pub struct LossReport {
     pub nodes: Vec<String>,
     /// How much that may be, as far as this node knows.
     pub loss: PossibleLoss,
-    /// Whether all of them have been filled since.
+    /// Whether all of them have been rebuilt since.
     pub is_over: bool,
 }
 
@@ -39,6 +39,7 @@ impl fmt::Display for LossReport {
             }
             (0, false) => formatter.write_str("no acknowledged write is lost")?,
             (0, true) => formatter.write_str("acknowledged writes may be lost")?,
+            (1, _) => formatter.write_str("one acknowledged write may be lost")?,
             (writes, _) => write!(formatter, "up to {writes} acknowledged writes may be lost")?,
         }
         write!(

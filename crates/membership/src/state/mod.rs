@@ -92,7 +92,7 @@ pub(crate) struct PeerRecord {
     store_id: Option<u64>,
     /// Whether this node has observed the timestamps that the peer has seen.
     pub(crate) is_observed: bool,
-    /// What its store has lost, until it is filled.
+    /// What its store has lost, until it is rebuilt.
     pub(crate) lost: Option<Lost>,
     /// What the file holds: see [`StoredNode`].
     pub(crate) at_full_session: Option<u64>,
@@ -233,7 +233,7 @@ impl MembershipState {
     /// is still connected. If the store in the hello would take the place of the
     /// remembered one, only the links of this node to it tell: the others may be what a
     /// host has left that lost its power. If it lacks what is remembered, it can wait for
-    /// those, too, and a pass must not take it for the store that they belong to.
+    /// those, too, and a session must not take it for the store that they belong to.
     pub(crate) fn is_previous_start_live(&self, peer: NodeId, hello: &Hello) -> bool {
         let (Some(known), Some(present)) = (self.peers.get(peer.index()), present_start(hello))
         else {
@@ -304,7 +304,7 @@ impl MembershipState {
         self.note_losses(own);
         tracing::error!(
             "a peer names a GC threshold that this store has not helped to raise, so the store is \
-             older than it: the folder was restored from a copy, or the file FORGET is missing. \
+             older than it: the folder was restored from a copy, or the file TOMBSTONE_GC is missing. \
              What it holds below is set aside, and its reads and acks do not count until a full \
              repair has rebuilt it; that starts on its own once all nodes are up"
         );
@@ -533,7 +533,7 @@ impl PeerRecord {
         let is_met = |(start, _): &(u64, Arc<PeerStart>)| *start == present.start;
         let met = self.unremembered.take_if(|met| is_met(met));
         self.end_unremembered();
-        // The connections of a store that was filled go on.
+        // The connections of a store that was rebuilt go on.
         let start = met.map_or_else(Arc::default, |(_, start)| start);
         start.remember();
         std::mem::replace(&mut self.start, start).supersede();

@@ -115,7 +115,7 @@ impl MembershipState {
         };
         let is_safe = not_rebuilt.unequal.is_empty() && not_rebuilt.unheard.is_empty();
         self.not_rebuilt = (!is_safe).then_some(not_rebuilt);
-        if is_safe && self.confirmation.refilled() {
+        if is_safe && self.confirmation.rebuilt() {
             self.take_over(own, durable);
             self.versions.change();
             self.note_losses(own);

@@ -33,7 +33,7 @@ fn hear(node_c: &Started<'_>, other: &Started<'_>, writes: u64) {
 }
 
 #[test]
-fn of_several_lost_stores_the_writes_since_the_last_full_pass_may_be_lost() {
+fn of_several_lost_stores_the_writes_since_the_last_full_session_may_be_lost() {
     let [a, b, c] = voters();
     {
         let (node_a, node_b, node_c) = (start("a", &a, 1), start("b", &b, 2), start("c", &c, 3));
@@ -70,7 +70,7 @@ fn of_several_lost_stores_the_writes_since_the_last_full_pass_may_be_lost() {
         text.starts_with("up to 17 acknowledged writes may be lost: a, b "),
         "{text}"
     );
-    // One is filled, then the other.
+    // One is rebuilt, then the other.
     assert!(shake_hands(&node_a, &node_b));
     for node in [&node_a, &node_b] {
         let others: Vec<&str> = NODES

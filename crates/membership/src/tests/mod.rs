@@ -152,7 +152,7 @@ impl Folder {
 }
 
 /// Makes a node record a peer's hello, without running the jobs. The result is
-/// filled once it is known whether the connection may be used.
+/// rebuilt once it is known whether the connection may be used.
 fn record(
     membership: &Membership,
     peer: &str,

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_lost_store_counts_once_a_full_pass_has_filled_it_and_that_is_durable() {
+fn a_lost_store_counts_once_a_full_session_has_rebuilt_it_and_that_is_durable() {
     let [_lost, b, c] = voters();
     let (node_b, node_c) = (start("b", &b, 2), start("c", &c, 3));
     let a = Folder::new();
@@ -163,7 +163,7 @@ fn a_session_does_not_rebuild_a_store_before_it_has_observed_the_timestamps_of_a
 }
 
 #[test]
-fn the_connections_of_a_store_go_on_when_it_is_filled() {
+fn the_connections_of_a_store_go_on_when_it_is_rebuilt() {
     let [_lost, b, c] = voters();
     let (node_b, node_c) = (start("b", &b, 2), start("c", &c, 3));
     let a = Folder::new();

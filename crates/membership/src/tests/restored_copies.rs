@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Node `b` loses its disk after `c` was copied, and is filled by the others.
+/// Node `b` loses its disk after `c` was copied, and is rebuilt by the others.
 #[test]
 fn a_store_that_was_filled_has_all_starts_that_its_peers_have_heard_of() {
     let [a, b, c] = voters();
@@ -50,7 +50,7 @@ fn an_older_state_does_not_speak_against_a_store_that_replaced_another_since() {
         assert_eq!(node_c.remembered("b").unwrap().store_id, 9);
         connect([&node_a, &node_b, &node_c]);
     }
-    // It is filled like any other, and nobody speaks against anybody.
+    // It is rebuilt like any other, and nobody speaks against anybody.
     let node_c = start("c", &copy, 3);
     connect([&node_a, &node_b, &node_c]);
     node_c.full_session(1, &["a", "b"]);

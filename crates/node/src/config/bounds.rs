@@ -36,7 +36,7 @@ pub const GC_GRACE: RangeInclusive<Duration> =
     Duration::from_secs(3)..=Duration::from_secs(366 * 24 * 3600);
 /// [`NodeConfig::repair_interval`](super::NodeConfig::repair_interval) and
 /// [`NodeConfig::full_repair_interval`](super::NodeConfig::full_repair_interval). The bound
-/// is high enough for a full sweep a year; a higher one means `None`.
+/// is high enough for a full repair a year; a higher one means `None`.
 pub const REPAIR_INTERVAL: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(366 * 24 * 3600);
 

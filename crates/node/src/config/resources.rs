@@ -41,7 +41,7 @@ impl MemoryParts {
         self.memtable_bytes * (1 + Self::MEMTABLES_FROZEN_MAX)
     }
 
-    /// From how many bytes of keys and values on an ingest is committed. A pass that is
+    /// From how many bytes of keys and values on an ingest is committed. A session that is
     /// cut short loses that much work at most; and the more memory the node has, the
     /// more tables may be open before they are part of the store.
     #[must_use]
@@ -53,10 +53,10 @@ impl MemoryParts {
         }
     }
 
-    /// The most bytes of keys and values that a range of a sweep has. A pass keeps two
-    /// ranges of which it may have pulled twice as much, so it holds as much as two
+    /// The most bytes of keys and values that a range of a repair has. A session keeps two
+    /// ranges of which it may have streamed twice as much, so it holds as much as two
     /// memtables at most, unless those are very small: a range of few keys does not pay
-    /// for what it costs to compare it, and is not pulled in bulk.
+    /// for what it costs to compare it, and is not streamed.
     #[must_use]
     pub fn repair_range_bytes_max(&self) -> usize {
         (self.memtable_bytes / 2).clamp(4 << 20, 16 << 20)

@@ -424,7 +424,7 @@ impl Reading {
             } => (entry, Some(gc_threshold)),
             PeerAnswer::Stored { .. }
             | PeerAnswer::Session(_)
-            | PeerAnswer::Pulled(_)
+            | PeerAnswer::Streamed(_)
             | PeerAnswer::Paged(_)
             | PeerAnswer::Examined(_) => {
                 return missed(Miss::Failed);
@@ -460,7 +460,7 @@ impl Reading {
                 .as_ref()
                 .is_none_or(|entry| self.coordinator.is_dead(entry)),
             entry,
-            forgotten: named.unwrap_or(Timestamp::ZERO),
+            gc_threshold: named.unwrap_or(Timestamp::ZERO),
         }
     }
 }
@@ -476,7 +476,7 @@ fn repaired(replica: ReplicaIndex, answer: &PeerAnswer) -> ReadEvent {
         PeerAnswer::Found(_)
         | PeerAnswer::FoundBehind { .. }
         | PeerAnswer::Session(_)
-        | PeerAnswer::Pulled(_)
+        | PeerAnswer::Streamed(_)
         | PeerAnswer::Paged(_)
         | PeerAnswer::Examined(_) => ReadEvent::RepairMissed {
             replica,

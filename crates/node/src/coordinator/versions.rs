@@ -195,7 +195,7 @@ mod tests {
         use HeldByNode::{Nothing, Unknown};
         use Kind::{Tombstone, Value};
         let (new, old) = (version(9, Value, 2), version(5, Value, 3));
-        let buried = version(9, Tombstone, 3);
+        let deleted = version(9, Tombstone, 3);
         let expiring = HeldByNode::Version(VersionHead {
             timestamp: Timestamp::from_u64(9),
             kind: Value,
@@ -210,8 +210,8 @@ mod tests {
             (&[new, Unknown(Miss::Timeout), old], 0, "-?-"),
             (&[Nothing, Nothing], 0, "--"),
             // A tombstone below the GC threshold may be gone; what it hides may not be there.
-            (&[buried, Nothing, old], 0, "-ss"),
-            (&[buried, Nothing, old], 10, "--s"),
+            (&[deleted, Nothing, old], 0, "-ss"),
+            (&[deleted, Nothing, old], 10, "--s"),
             (&[expiring, Nothing, old], 10, "--s"),
         ] {
             assert_eq!(

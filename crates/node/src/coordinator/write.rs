@@ -153,7 +153,7 @@ impl Request for Writing {
 
     fn receive(&mut self, answer: Option<(AnswerTag, Completion)>) -> Option<Self::Reply> {
         // A late answer must not count beside one from a store that was lost since: the
-        // sweep that fills a lost store waits only as long as a write may take.
+        // repair that fills a lost store waits only as long as a write may take.
         let now = self.coordinator.clock.monotonic();
         if let (Some(times), Some((tag, _))) = (&self.watch, &answer)
             && let Some(node) = self.preference_list.get(tag.replica.as_usize())
@@ -355,7 +355,7 @@ fn event_of(round: Round, replica: ReplicaIndex, answer: &PeerAnswer) -> WriteEv
         PeerAnswer::Found(_)
         | PeerAnswer::FoundBehind { .. }
         | PeerAnswer::Session(_)
-        | PeerAnswer::Pulled(_)
+        | PeerAnswer::Streamed(_)
         | PeerAnswer::Paged(_)
         | PeerAnswer::Examined(_) => missed(Miss::Failed),
         PeerAnswer::Missed(why) => missed(*why),

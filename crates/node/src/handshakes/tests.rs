@@ -21,10 +21,10 @@ fn members() -> Members {
     Members::new(nodes.collect(), &urls[0]).unwrap()
 }
 
-/// Old enough for a forget bound.
+/// Old enough for a GC threshold.
 fn at(ms: u64) -> Timestamp {
-    let grace = Duration::from_secs(10 * 24 * 3600);
-    Timestamp::from_unix_ms(NOW_UNIX_MS - grace.as_millis() as u64 + ms)
+    let gc_grace = Duration::from_secs(10 * 24 * 3600);
+    Timestamp::from_unix_ms(NOW_UNIX_MS - gc_grace.as_millis() as u64 + ms)
 }
 
 /// From the moment when the peer names it the store does not count, unless it has helped to raise

@@ -72,13 +72,16 @@ pub(crate) struct LinkMetrics {
     pub(crate) sent_bytes: Cell,
     /// Bytes of all answers to them.
     pub(crate) received_bytes: Cell,
-    /// Bytes of the requests of sweeps.
+    /// Bytes of the requests of repairs.
     pub(crate) repair_sent_bytes: Cell,
     /// Bytes of the answers to them.
     pub(crate) repair_received_bytes: Cell,
     /// One more than the code of the replica state that the peer reports; 0 while it is not
     /// connected.
     pub(crate) replica_state: Cell,
+    /// One more than the place of what keeps the two nodes apart among
+    /// [`LinkProblem::WORDS`](peer::LinkProblem::WORDS); 0 if nothing is known to do so.
+    pub(crate) problem: Cell,
     /// The smoothed latency of reads.
     pub(crate) read_us: Cell,
     /// The smoothed latency of writes.
@@ -114,6 +117,9 @@ impl LinkMetrics {
             .replica_state
             .map_or(0, |replica_state| 1 + replica_state as u64);
         self.replica_state.set(replica_state);
+        let problem = status.problem.as_ref();
+        self.problem
+            .set(problem.map_or(0, |problem| 1 + problem.index() as u64));
         let ahead_ms = status.drift_ms.unwrap_or_default();
         self.clock_ahead_ms.set(ahead_ms.cast_unsigned());
     }

@@ -4,7 +4,7 @@ use crate::metrics::{Cell, CoordinationMetrics, Family, Labels, LinkMetrics, MIS
 use crate::node::Node;
 use crate::node_report::NodeSnapshot;
 use cluster::{NodeId, ReplicaState};
-use peer::CALLS_MAX;
+use peer::{CALLS_MAX, LinkProblem};
 
 /// Selects one of the numbers of a link.
 type OfLink = fn(&LinkMetrics) -> &Cell;
@@ -200,6 +200,17 @@ fn peers(node: &Node, snapshot: &NodeSnapshot) -> Vec<Family> {
             (and(labels(peer), "state", replica_state.word()), holds)
         })
     });
+    let problems = members.peers().flat_map(|peer| {
+        let links = metrics.workers.iter();
+        let known =
+            links.filter_map(|runtime| Some(runtime.links.get(peer.index())?.problem.get()));
+        let known = known.max().unwrap_or(0);
+        let words = LinkProblem::WORDS.into_iter().zip(1..);
+        let words = words.map(move |(word, number)| (word, f64::from(u8::from(known == number))));
+        words
+            .map(|(word, holds)| (and(labels(peer), "problem", word), holds))
+            .collect::<Vec<_>>()
+    });
     let latencies = members.peers().flat_map(|peer| {
         let kinds: [(&str, OfLink); 2] = [
             ("read", |link| &link.read_us),
@@ -232,6 +243,12 @@ fn peers(node: &Node, snapshot: &NodeSnapshot) -> Vec<Family> {
             "State of a peer's store as the peer reports it: 1 for its current state, all 0 while \
              it is not connected",
             replica_states,
+        ),
+        Family::gauges(
+            "kvorum_peer_problem",
+            "What keeps this node and a peer apart although they reach each other: 1 for what it \
+             is, all 0 if nothing does",
+            problems,
         ),
         Family::gauges(
             "kvorum_peer_clock_ahead_seconds",

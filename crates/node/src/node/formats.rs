@@ -24,8 +24,8 @@ pub fn formats() -> Vec<Format> {
             "TIMESTAMP_BOUND",
             replica::timestamps::TIMESTAMP_BOUND_VERSIONS,
         ),
-        ("FORGET", repair::store::FORGET_VERSIONS),
-        ("SWEEP", repair::session::SWEEP_VERSIONS),
+        ("TOMBSTONE_GC", repair::store::TOMBSTONE_GC_VERSIONS),
+        ("REPAIR", repair::session::REPAIR_VERSIONS),
         (
             "peer protocol",
             protocol.least.into()..=protocol.greatest.into(),

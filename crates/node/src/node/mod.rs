@@ -2,6 +2,7 @@
 //! closing. `seams` are its seams to the outside world; `set_aside` reads what the store has set aside; `future_versions` finds versions from the
 //! future, which an operator may have dropped; `traced_requests` times what is part of a trace.
 
+mod damage;
 mod formats;
 mod future_versions;
 mod opening;
@@ -185,7 +186,7 @@ impl Node {
         self.store_side.status()
     }
 
-    /// Has the node drive a pass of a sweep as soon as none of its own is running, or
+    /// Has the node coordinate a repair session as soon as none of its own is running, or
     /// joins the running one. `None` for a node alone, which has nothing to compare with.
     #[must_use]
     pub fn order_repair(&self, kind: RepairKind) -> Option<OrderedRepair> {

@@ -1,6 +1,7 @@
 //! Opens a node: the store first, then what lies beside it and needs it.
 
 use super::Node;
+use super::damage::DamageRemedy;
 use super::future_versions::end_of_present;
 use super::seams::{OpenError, Seams};
 use super::set_aside::SetAside;
@@ -90,6 +91,7 @@ impl Node {
             .check_folder(&config.data)
             .map_err(|error| lsm::Error::io("use", &config.data, error))?;
         check_data(&config, &*seams.disk)?;
+        let damage = DamageRemedy::of(&config);
         let memory = resources.memory;
         let clock = seams.clock;
         let started = clock.monotonic();
@@ -150,7 +152,9 @@ impl Node {
         };
         let present_clock = Arc::clone(&clock);
         let present = move || Timestamp::from_unix_ms(present_clock.unix_ms());
-        let mut closed = StoreFile::load(&*seams.disk, &config.data)?.record.closed;
+        let stored = StoreFile::load(&*seams.disk, &config.data);
+        let stored = stored.map_err(|error| damage.explain(error))?;
+        let mut closed = stored.record.closed;
         if drop_above.is_some() {
             closed = closed.min(present());
         }
@@ -159,7 +163,8 @@ impl Node {
             closed_timestamp: closed,
             ..config.store_options(&memory)
         };
-        let (engine, recovery) = Engine::open(environment, options)?;
+        let opened = Engine::open(environment, options);
+        let (engine, recovery) = opened.map_err(|error| damage.explain(error))?;
         tracing::info!(
             entries_replayed = recovery.entries_replayed,
             torn_bytes = recovery.torn_bytes,
@@ -206,7 +211,8 @@ impl Node {
             config.members.clone(),
             engine.store_id(),
             config.accept_data_loss,
-        )?;
+        );
+        let membership = membership.map_err(|error| damage.explain(error))?;
         let store_side = StoreSide::open(
             StoreSideEnvironment {
                 folder: config.data.clone(),
@@ -214,7 +220,7 @@ impl Node {
                 executor: Arc::clone(executor),
                 engine: engine.clone(),
                 membership: membership.clone(),
-                grace: config.gc_grace,
+                gc_grace: config.gc_grace,
                 members_hash: config.members.names_hash(),
                 present: drop_above.map(|_| Box::new(present) as _),
                 trusted_unix_ms: Box::new(move || {
@@ -270,7 +276,7 @@ impl Node {
             timeout: config.timeout,
             interval: config.repair_interval,
             full_interval: config.full_repair_interval,
-            grace: config.gc_grace,
+            gc_grace: config.gc_grace,
             sizes: config.repair_sizes.within(memory.repair_range_bytes_max()),
         };
         let scan_memory = ScanMemory::of(memory.scans_bytes, config.scan_batch_bytes());

@@ -42,6 +42,14 @@ pub enum OpenError {
     /// The store cannot be opened.
     #[error("cannot open the store: {0}")]
     Store(#[from] lsm::Error),
+    /// The store is damaged. The node drops no data to be able to start.
+    #[error("cannot open the store: {error}; {remedy}")]
+    Damaged {
+        /// What is damaged.
+        error: lsm::Error,
+        /// What to do, which ends with a command.
+        remedy: String,
+    },
     /// The data folder holds no store, although it should.
     #[error(
         "the data folder {} holds no store, and --expect-data wants one: mount its disk. To start \

@@ -171,7 +171,7 @@ async fn a_repair_is_admitted_anew_if_the_state_changes_on_its_way_into_the_stor
     };
     let changes = || {
         node.engine
-            .raise_barrier(&[LateSource::Comparison, LateSource::Read])
+            .begin_generation(&[LateSource::Comparison, LateSource::Read])
             .unwrap();
     };
     assert_eq!(asked_before(&replica, request, changes).await, NO_NEWER);
@@ -187,7 +187,7 @@ async fn behind_the_scan_a_repair_waits_until_it_is_durable_that_the_session_rai
             noted.set(noted.get() + 1);
             let (sender, receiver) = tokio::sync::oneshot::channel();
             if is_noted {
-                let state = bounds.state().step(StoreEvent::Disturbed, Duration::ZERO);
+                let state = bounds.state().step(StoreEvent::Voided, Duration::ZERO);
                 bounds.put_in_force(state.0, 1);
                 sender.send(()).unwrap();
             }

@@ -55,10 +55,10 @@ pub(crate) enum End {
     /// The other node, or a copy of it, has connected with a later start.
     #[error("the other node has connected with a later start")]
     Superseded,
-    /// The other node's store was filled, and this node has to learn which starts it
+    /// The other node's store was rebuilt, and this node has to learn which starts it
     /// includes now.
     #[error("closed to shake hands again, because the other node's store was rebuilt")]
-    Filled,
+    Rebuilt,
 }
 
 /// One side of a connection: the dialler's or the acceptor's.

@@ -71,7 +71,7 @@ pub(crate) enum LongMessageKind {
         /// What the store named when it was read.
         named: Option<Timestamp>,
     },
-    /// As the answer to a request for a range in bulk. The entry has no key, and the
+    /// As the answer to a request to stream a range. The entry has no key, and the
     /// run as its value.
     Run {
         /// As in a [`Run`](crate::Run).

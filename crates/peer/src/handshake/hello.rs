@@ -86,7 +86,7 @@ pub struct Hello {
     /// them; the remembered one is the last.
     pub remembered_starts: Arc<[u64]>,
     /// The writes that its store had acknowledged when the present start opened it, or
-    /// when a full pass filled it since; `None` if it does not say so.
+    /// when a full session rebuilt it since; `None` if it does not say so.
     pub acknowledged: Option<u64>,
     /// The greatest timestamp that it has issued or seen.
     pub greatest_seen: Timestamp,

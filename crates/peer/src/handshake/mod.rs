@@ -43,6 +43,7 @@ mod start_watch;
 #[cfg(test)]
 mod tests;
 
+use crate::LinkProblem;
 use crate::protocol::{NegotiatedProtocol, Protocol, REBUILDS_OUTDATED};
 use crate::wire::frame::{Decoder, Frame, FrameError, HEADER_BYTES};
 
@@ -58,7 +59,6 @@ pub(super) use hello::HANDSHAKE_BYTES_MAX;
 pub use hello::Hello;
 pub(super) use policy::HandshakeEnvironment;
 pub use policy::HandshakePolicy;
-pub use refusal::LinkProblem;
 pub use start_watch::{LiveLink, PeerStart, StartWatch};
 #[cfg(test)]
 pub(super) use tests::put_one_of_each;
@@ -73,7 +73,7 @@ pub(super) struct Session {
     /// Whether the other side has restarted since.
     pub(super) start: StartWatch,
     /// Whether the dialler's store is outdated to the acceptor, which then serves it
-    /// only what fills it.
+    /// only what rebuilds it.
     pub(super) is_dialler_outdated: bool,
 }
 
@@ -103,7 +103,7 @@ pub(super) enum HandshakeError {
     )]
     Outdated,
     /// This node remembers more of the other node's store than it has, and that node does
-    /// not know how to be filled.
+    /// not know how to be rebuilt.
     #[error(
         "this node remembers a later state of the other node's store, and that node's release \
          cannot rebuild it: upgrade that node"

@@ -36,7 +36,7 @@ pub trait HandshakePolicy {
     /// The peer `name` has reported this, on a connection with this start.
     fn heard_report(&self, name: &str, start: &StartWatch, report: StoreReport);
 
-    /// Whether to believe a forget bound that the peer `name` names with its answers. One from
+    /// Whether to believe a GC threshold that the peer `name` names with its answers. One from
     /// the future is not passed on.
     fn believes_threshold(&self, name: &str, gc_threshold: Timestamp) -> bool;
 

@@ -14,6 +14,7 @@
 //! ```
 
 use super::hello::Hello;
+use crate::LinkProblem;
 use crate::protocol::Protocol;
 use crate::wire::frame::{Frame, put_frame};
 use std::fmt;
@@ -24,46 +25,19 @@ pub(super) const REFUSE: u8 = 34;
 /// The longest reason, in bytes; the rest is cut off.
 const REASON_BYTES_MAX: usize = 512;
 
-/// What is wrong between two nodes that reach each other and have no connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkProblem {
-    /// Their lists of nodes differ.
-    OtherMembers,
-    /// Their secrets differ.
-    OtherSecret,
-    /// They share no version of the protocol.
-    OtherProtocol,
-    /// One of them has not the name that the other expects.
-    OtherName,
-}
-
-impl LinkProblem {
-    /// The word for it on the status page.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::OtherMembers => "other members",
-            Self::OtherSecret => "other secret",
-            Self::OtherProtocol => "other protocol",
-            Self::OtherName => "other name",
-        }
-    }
-
-    /// The code of refusals because of it.
-    fn code(self) -> u64 {
-        match self {
-            Self::OtherMembers => 2,
-            Self::OtherSecret => 3,
-            Self::OtherProtocol => 4,
-            Self::OtherName => 5,
-        }
-    }
-}
-
 /// The code of a refusal that goes away by itself.
 const TEMPORARY: u64 = 1;
 
 /// The code of any other refusal.
 const OTHER: u64 = 0;
+
+/// The problems that refusals state, each with its code.
+const STATED: [(LinkProblem, u64); 4] = [
+    (LinkProblem::OtherMembers, 2),
+    (LinkProblem::OtherSecret, 3),
+    (LinkProblem::OtherProtocol, 4),
+    (LinkProblem::OtherName, 5),
+];
 
 /// A refusal of the other side, as it says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,9 +65,9 @@ impl StatedRefusal {
 
     /// What is wrong between the two nodes, if the code says it.
     pub(super) fn problem(&self) -> Option<LinkProblem> {
-        use LinkProblem::{OtherMembers, OtherName, OtherProtocol, OtherSecret};
-        let all = [OtherMembers, OtherSecret, OtherProtocol, OtherName];
-        all.into_iter().find(|problem| problem.code() == self.code)
+        let mut stated = STATED.into_iter();
+        let found = stated.find(|(_, code)| *code == self.code);
+        found.map(|(problem, _)| problem)
     }
 }
 
@@ -134,7 +108,7 @@ impl Refusal {
         matches!(self, Self::PreviousStartLive)
     }
 
-    /// What is wrong between the two nodes, as far as an operator can mend it.
+    /// What is wrong between the two nodes, as far as an operator can repair it.
     pub(super) fn problem(&self) -> Option<LinkProblem> {
         match self {
             Self::Version { .. } => Some(LinkProblem::OtherProtocol),
@@ -154,7 +128,10 @@ impl Refusal {
         let code = if self.is_temporary() {
             TEMPORARY
         } else {
-            self.problem().map_or(OTHER, LinkProblem::code)
+            let problem = self.problem();
+            let mut stated = STATED.into_iter();
+            let found = stated.find(|(stated, _)| problem.as_ref() == Some(stated));
+            found.map_or(OTHER, |(_, code)| code)
         };
         put_frame(out, REFUSE, code, |out| {
             out.extend_from_slice(reason);
@@ -263,7 +240,8 @@ mod tests {
             assert_eq!((frame.kind, frame.call), (REFUSE, code), "{refusal}");
             let stated = StatedRefusal::decode(frame);
             assert_eq!(stated.reason, refusal.to_string());
-            assert_eq!((refusal.problem(), stated.problem()), (problem, problem));
+            assert_eq!(refusal.problem(), problem);
+            assert_eq!(stated.problem(), problem);
             assert_eq!(stated.is_temporary(), refusal.is_temporary(), "{refusal}");
         }
     }

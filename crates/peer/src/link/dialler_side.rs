@@ -34,7 +34,7 @@ pub(super) struct DiallerSide<'a> {
     /// Whether the peer's store was a learner on this connection.
     was_learner: bool,
     /// Whether the peer's store was rebuilt since.
-    is_filled: bool,
+    is_rebuilt: bool,
     heartbeat: Interval,
     /// What the two sides have negotiated.
     negotiated: NegotiatedProtocol,
@@ -56,7 +56,7 @@ enum LongAnswer {
         /// name a threshold of which it did not know when it read the key.
         named: Option<Timestamp>,
     },
-    /// A request for a range in bulk; the fields are those of the [`Run`].
+    /// A request for a streamed range; the fields are those of the [`Run`].
     Run {
         is_last: bool,
         position_permille: u16,
@@ -96,7 +96,7 @@ impl LongAnswer {
             } => {
                 let run = entry.map(|entry| {
                     let run = Run::new(entry.value_handle(), is_last, position_permille);
-                    PeerAnswer::Pulled(run)
+                    PeerAnswer::Streamed(run)
                 });
                 (CallKind::Repair, run.unwrap_or(overloaded))
             }
@@ -124,7 +124,7 @@ impl<'a> DiallerSide<'a> {
             failure_detector: FailureDetector::new(environment.clock.monotonic()),
             live_link: Some(start.mark_live()),
             was_learner: link.replica_state.get() == Some(ReplicaState::Learner),
-            is_filled: false,
+            is_rebuilt: false,
             start,
             heartbeat,
             negotiated,
@@ -197,7 +197,7 @@ impl<'a> DiallerSide<'a> {
         now: Duration,
     ) -> Result<(), FrameError> {
         let kind = match self.link.kind_of(call) {
-            // Mends are stored, too.
+            // Repair writes are stored, too.
             Some(CallKind::Repair) => CallKind::Repair,
             _ => CallKind::Write,
         };
@@ -297,7 +297,7 @@ impl Side for DiallerSide<'_> {
             Message::ReplicaState(replica_state) if self.negotiated.has(REPLICA_STATE) => {
                 self.link.replica_state.set(Some(replica_state));
                 self.was_learner |= replica_state == ReplicaState::Learner;
-                self.is_filled = self.was_learner && replica_state.is_voter();
+                self.is_rebuilt = self.was_learner && replica_state.is_voter();
             }
             Message::Report(report) if self.negotiated.has(REPORT) => {
                 let policy = &self.link.environment.policy;
@@ -315,7 +315,7 @@ impl Side for DiallerSide<'_> {
                 if head.bytes.len() == head.run_bytes {
                     let bytes = Bytes::copy_from_slice(head.bytes);
                     let run = Run::new(bytes, is_last, position_permille);
-                    self.answer(frame, CallKind::Repair, PeerAnswer::Pulled(run), now)?;
+                    self.answer(frame, CallKind::Repair, PeerAnswer::Streamed(run), now)?;
                 } else {
                     let run = LongAnswer::Run {
                         is_last,
@@ -369,10 +369,10 @@ impl Side for DiallerSide<'_> {
             // The peer has dialled, so it is up; it may not know of this connection.
             return Poll::Ready(End::Silent);
         }
-        if self.is_filled {
+        if self.is_rebuilt {
             // A handshake tells which starts the store includes now. The answers that are
             // on their way were none of a store that counts.
-            return Poll::Ready(End::Filled);
+            return Poll::Ready(End::Rebuilt);
         }
         while self.heartbeat.poll_tick(cx).is_ready() {
             let now = self.link.environment.clock.monotonic();

@@ -78,8 +78,9 @@ pub struct Link {
     /// Since when there is no connection, on the monotonic clock; `None` while there is
     /// one.
     down_since: Cell<Option<Duration>>,
-    /// Why the last attempt to connect has failed, if one of the two nodes has said so.
-    problem: Cell<Option<LinkProblem>>,
+    /// Why the last attempt to connect has failed, if one of the two nodes has said so, or TLS
+    /// shows it.
+    problem: RefCell<Option<LinkProblem>>,
     /// Since when there is one; `None` while there is none.
     up_since: Cell<Option<Duration>>,
     /// Until when calls wait for a link that has been up.
@@ -140,7 +141,7 @@ impl Link {
             state: Cell::new(LinkState::Connecting),
             has_been_up: Cell::new(false),
             down_since: Cell::new(Some(now)),
-            problem: Cell::new(None),
+            problem: RefCell::default(),
             up_since: Cell::new(None),
             calls_wait_until: Cell::new(Instant::now()),
             calls: RefCell::default(),
@@ -406,7 +407,7 @@ impl Link {
             state: self.state.get(),
             down_for: self.down_since.get().map(|since| now.saturating_sub(since)),
             up_for: self.up_since.get().map(|since| now.saturating_sub(since)),
-            problem: self.problem.get(),
+            problem: self.problem.borrow().clone(),
             contact: self.contact.get(),
             in_flight: self.calls.borrow().len(),
             replica_state: self.replica_state.get(),

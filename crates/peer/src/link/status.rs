@@ -1,6 +1,6 @@
 //! The state of a link, and what can be seen of it from outside.
 
-use crate::handshake::LinkProblem;
+use crate::LinkProblem;
 use crate::wire::contact::Contact;
 use cluster::ReplicaState;
 use std::time::Duration;
@@ -53,20 +53,20 @@ pub struct LinkCounts {
     pub sent_bytes: u64,
     /// Bytes of all answers.
     pub received_bytes: u64,
-    /// Bytes of the requests of sweeps, mends included.
+    /// Bytes of the requests of repairs, repair writes included.
     pub repair_sent_bytes: u64,
     /// Bytes of the answers to them.
     pub repair_received_bytes: u64,
 }
 
 /// What is known of a link.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct LinkStatus {
     /// Its state.
     pub state: LinkState,
     /// For how long there has been no connection; `None` while there is one.
     pub down_for: Option<Duration>,
-    /// Why there is none, if one of the two nodes has said so.
+    /// Why there is none, if one of the two nodes has said so, or TLS shows it.
     pub problem: Option<LinkProblem>,
     /// For how long there has been one, without a break; `None` while there is none.
     pub up_for: Option<Duration>,

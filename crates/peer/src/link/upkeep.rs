@@ -7,12 +7,14 @@ use super::{Link, LinkState};
 use crate::connection::{Connection, End};
 use crate::handshake::{self, HANDSHAKE_BYTES_MAX, HandshakeError, Session};
 use crate::log_limiter::Direction;
+use crate::transport::tls_failure;
 use crate::wire::frame::{Decoder, PAYLOAD_BYTES_MAX};
 use crate::{CONTACT, Contact, LinkProblem, NegotiatedProtocol};
 use base::Backoff;
 use cluster::Miss;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long dialling and the handshake may take together.
@@ -41,11 +43,15 @@ enum ConnectError {
 }
 
 impl ConnectError {
-    /// What is wrong between the two nodes, if one of them has said so.
+    /// What is wrong between the two nodes, if one of them has said so or TLS shows it.
     fn problem(&self) -> Option<LinkProblem> {
         match self {
             Self::Handshake(error) => error.problem(),
-            Self::Dial(_) | Self::Late => None,
+            Self::Dial(error) => {
+                let failure = tls_failure(error)?;
+                Some(LinkProblem::Tls(Arc::new(failure.clone())))
+            }
+            Self::Late => None,
         }
     }
 
@@ -80,7 +86,7 @@ impl Link {
                     self.disconnect();
                 }
                 Err(error) => {
-                    self.problem.set(error.problem());
+                    self.problem.replace(error.problem());
                     let may_be_starting = matches!(error, ConnectError::Dial(_))
                         && self.ahead_of_monotonic_ms.get().is_none()
                         && self.environment.clock.monotonic() < patient_until;
@@ -185,7 +191,7 @@ impl Link {
         self.is_redial_due.set(false);
         pin!(self.redial.notified()).enable();
         self.has_been_up.set(true);
-        self.problem.set(None);
+        self.problem.take();
         self.down_since.set(None);
         self.up_since.set(Some(clock.monotonic()));
         self.contact.set(Some(if negotiated.has(CONTACT) {
@@ -201,7 +207,7 @@ impl Link {
         self.calls.borrow_mut().begin_all(clock.monotonic());
         let mut side = DiallerSide::new(self, negotiated, connection.start.clone());
         let end = connection.run(clock, &mut side).await;
-        if matches!(end, End::Filled) {
+        if matches!(end, End::Rebuilt) {
             tracing::info!(name = self.name, "the peer's store was rebuilt");
             self.is_peer_filled.set(true);
             return;

@@ -60,18 +60,18 @@ pub trait RequestHandler {
     fn serve(self: &Rc<Self>, request: PeerRequest, reply: Reply);
 }
 
-/// Serves a connection until it ends. `leftover` are the bytes that were read
+/// Serves a connection until it ends. `rest` are the bytes that were read
 /// after the request to upgrade. `on_handshake` is called when the handshake has
 /// succeeded. To end the connection, drop the future.
 pub async fn serve<R: RequestHandler>(
     mut stream: Box<dyn Stream>,
-    leftover: Bytes,
+    rest: Bytes,
     environment: PeerEnvironment,
     handler: Rc<R>,
     on_handshake: impl FnOnce(),
 ) {
-    let mut decoder = Decoder::new(&leftover, HANDSHAKE_BYTES_MAX);
-    drop(leftover);
+    let mut decoder = Decoder::new(&rest, HANDSHAKE_BYTES_MAX);
+    drop(rest);
     let handshake = handshake::accept(&mut *stream, &mut decoder, environment.handshake());
     let Session {
         peer,
@@ -110,7 +110,7 @@ pub async fn serve<R: RequestHandler>(
                 tracing::warn!(name, problem, left_out, "a peer has sent malformed bytes");
             });
         }
-        End::Closed | End::Broken(_) | End::Silent | End::Superseded | End::Filled => {
+        End::Closed | End::Broken(_) | End::Silent | End::Superseded | End::Rebuilt => {
             tracing::debug!(name, %end, "the connection of a peer has ended");
         }
     }

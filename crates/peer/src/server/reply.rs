@@ -216,7 +216,7 @@ impl ReplyChannel {
             PeerAnswer::Found(Some(entry)) => {
                 outgoing.push(|out| message::put_found(out, call, &entry));
             }
-            PeerAnswer::Pulled(run) => self.send_run(call, &run, deadline),
+            PeerAnswer::Streamed(run) => self.send_run(call, &run, deadline),
             PeerAnswer::Paged(page) => self.send_page(call, &page, deadline, reservation),
             PeerAnswer::Examined(report) => {
                 outgoing.push(|out| message::put_examined(out, call, &report));

@@ -23,7 +23,7 @@ pub(crate) struct TestNode {
     pub(crate) unreachable: Rc<RefCell<Vec<String>>>,
     /// Whether the previous starts of other nodes still have live links.
     pub(crate) is_previous_start_live: Rc<Cell<bool>>,
-    /// The greatest forget bound that it believes.
+    /// The greatest GC threshold that it believes.
     pub(crate) believed_max: Timestamp,
     /// Whether its disk never finishes recording a hello.
     pub(crate) records_nothing: bool,

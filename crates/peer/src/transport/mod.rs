@@ -6,6 +6,8 @@
 //! never falls back from `https` to `http`, whatever it meets.
 
 mod faults;
+#[cfg(test)]
+mod tls_tests;
 
 pub use faults::LinkFaults;
 
@@ -20,7 +22,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tls::NodeTls;
+use tls::{HandshakeFailure, NodeTls, TlsFailure};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -109,7 +111,7 @@ impl Transport for TcpTransport {
             }
             let config = config.ok_or_else(|| invalid("this node has no --tls-peer-ca"))?;
             let secured = secured(stream, &url, config).await;
-            let secured = secured.map_err(|error| explained(&error))?;
+            let secured = secured.map_err(explained)?;
             if let Some(see) = see_reached {
                 see(address);
             }
@@ -137,9 +139,21 @@ async fn secured(
     Ok(Box::new(upgrade(stream, url).await?))
 }
 
-/// An error of TLS with what to do about it.
-fn explained(error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), tls::explain(error))
+/// An error of TLS with what to do about it: it has a [`TlsFailure`] inside if the two nodes do not
+/// trust each other.
+fn explained(error: io::Error) -> io::Error {
+    if tls_failure(&error).is_some() {
+        return error;
+    }
+    match TlsFailure::of(&error) {
+        Some(failure) => io::Error::new(error.kind(), failure),
+        None => io::Error::new(error.kind(), tls::explain(&error)),
+    }
+}
+
+/// Why there is no TLS connection, or none without TLS, if that is why dialling failed.
+pub(crate) fn tls_failure(error: &io::Error) -> Option<&TlsFailure> {
+    error.get_ref()?.downcast_ref()
 }
 
 /// Upgrades a stream to the peer protocol; an HTTP server is at its other end.
@@ -165,10 +179,10 @@ async fn upgrade<S: Stream>(mut stream: S, url: &NodeUrl) -> io::Result<Upgraded
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     };
-    check_head(&bytes[..head_end])?;
-    let mut leftover = Bytes::from(bytes);
-    leftover.advance(head_end);
-    Ok(Upgraded { leftover, stream })
+    check_head(&bytes[..head_end], url)?;
+    let mut rest = Bytes::from(bytes);
+    rest.advance(head_end);
+    Ok(Upgraded { rest, stream })
 }
 
 /// Where the body begins, if the head is complete.
@@ -178,7 +192,7 @@ fn end_of_head(bytes: &[u8]) -> Option<usize> {
 }
 
 /// Checks that a head is `101 Switching Protocols`, to the peer protocol.
-fn check_head(head: &[u8]) -> io::Result<()> {
+fn check_head(head: &[u8], url: &NodeUrl) -> io::Result<()> {
     let head = str::from_utf8(head)
         .map_err(|_| invalid("the head of the response to the upgrade is not UTF-8"))?;
     let mut lines = head.split("\r\n");
@@ -188,18 +202,30 @@ fn check_head(head: &[u8]) -> io::Result<()> {
     };
     let status = code.split(' ').next();
     if status != Some("101") {
-        let hint = match status {
-            Some("400") => "; if it speaks only TLS, write its URL with https:// in --cluster",
-            Some("403") => {
-                "; this node must show it a certificate for the host of this node's own URL, of an \
-                 authority of its --tls-peer-ca"
-            }
-            _ => "",
-        };
         // Quoted, because it can be anything.
-        let message =
-            format!("the node does not take up the peer protocol: it answers {code:?}{hint}");
-        return Err(io::Error::new(io::ErrorKind::ConnectionRefused, message));
+        let answer = format!("the node does not take up the peer protocol: it answers {code:?}");
+        let kind = io::ErrorKind::ConnectionRefused;
+        return Err(match status {
+            Some("400") if !url.is_https() => io::Error::new(
+                kind,
+                TlsFailure {
+                    kind: HandshakeFailure::Plain,
+                    cause: format!("{answer}, as one does that speaks only TLS"),
+                    remedy: "if it does, write its URL with https:// in --cluster".to_owned(),
+                },
+            ),
+            Some("403") => io::Error::new(
+                kind,
+                TlsFailure {
+                    kind: HandshakeFailure::Refused,
+                    cause: format!("{answer}, because this node shows it no certificate of a node"),
+                    remedy: "this node must show it a certificate for the host of this node's own \
+                             URL, of an authority of its --tls-peer-ca"
+                        .to_owned(),
+                },
+            ),
+            _ => io::Error::new(kind, answer),
+        });
     }
     let names_protocol = lines
         .filter_map(|line| line.split_once(':'))
@@ -217,7 +243,7 @@ fn invalid(message: &'static str) -> io::Error {
 
 /// A stream, and the first bytes of it, which were read together with the head.
 struct Upgraded<S> {
-    leftover: Bytes,
+    rest: Bytes,
     stream: S,
 }
 
@@ -227,11 +253,11 @@ impl<S: Stream> AsyncRead for Upgraded<S> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.leftover.is_empty() {
+        if self.rest.is_empty() {
             return Pin::new(&mut self.stream).poll_read(cx, buffer);
         }
-        let bytes = self.leftover.len().min(buffer.remaining());
-        buffer.put_slice(&self.leftover.split_to(bytes));
+        let bytes = self.rest.len().min(buffer.remaining());
+        buffer.put_slice(&self.rest.split_to(bytes));
         Poll::Ready(Ok(()))
     }
 }
@@ -333,7 +359,7 @@ mod tests {
         let dialler = async {
             let stream = TcpStream::connect(("127.0.0.1", port)).await?;
             let dialled = secured(stream, &url, Arc::new(config)).await;
-            io::Result::Ok(dialled.map(drop).map_err(|error| explained(&error)))
+            io::Result::Ok(dialled.map(drop).map_err(explained))
         };
         let plain_server = async {
             // The connection that had no authorities.
@@ -351,12 +377,34 @@ mod tests {
         let both = async { tokio::join!(dialler, plain_server) };
         let both = tokio::time::timeout(Duration::from_secs(60), both).await;
         let (dialled, received) = both.expect("two connections");
-        let error = dialled.unwrap().unwrap_err().to_string();
-        assert!(error.contains("speaks plain HTTP"), "{error}");
+        let error = dialled.unwrap().unwrap_err();
+        let failure = tls_failure(&error).expect("a failure of TLS");
+        assert_eq!(failure.kind, HandshakeFailure::Plain);
+        assert!(failure.cause.contains("speaks plain HTTP"), "{failure}");
         let received = received.unwrap();
         assert_eq!(received[0], 0x16);
         let has = |word: &[u8]| received.windows(word.len()).any(|part| part == word);
         assert!(!has(PEER_PATH.as_bytes()) && !has(PEER_PROTOCOL.as_bytes()));
+    }
+
+    #[tokio::test]
+    async fn an_answer_to_the_upgrade_may_say_that_tls_or_a_certificate_is_missing() {
+        for (answer, kind) in [
+            (
+                "HTTP/1.1 400 Bad Request\r\n\r\n",
+                Some(HandshakeFailure::Plain),
+            ),
+            (
+                "HTTP/1.1 403 Forbidden\r\n\r\n",
+                Some(HandshakeFailure::Refused),
+            ),
+            ("HTTP/1.1 404 Not Found\r\n\r\n", None),
+        ] {
+            let error = upgraded(answer).await.map(drop).unwrap_err();
+            let failure = tls_failure(&error);
+            assert_eq!(failure.map(|failure| failure.kind), kind, "{error}");
+            assert!(error.to_string().contains("the peer protocol: it answers"));
+        }
     }
 
     #[tokio::test]

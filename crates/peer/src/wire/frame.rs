@@ -122,11 +122,11 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder that begins with the bytes in `leftover`, and accepts payloads of
+    /// A decoder that begins with the bytes in `rest`, and accepts payloads of
     /// up to `payload_bytes_max`.
-    pub(crate) fn new(leftover: &[u8], payload_bytes_max: usize) -> Self {
+    pub(crate) fn new(rest: &[u8], payload_bytes_max: usize) -> Self {
         Self {
-            buffer: BytesMut::from(leftover),
+            buffer: BytesMut::from(rest),
             next: 0,
             payload_bytes_max,
         }

@@ -10,8 +10,8 @@
 //!        | key | value, if flags has VALUE
 //! ```
 //!
-//! The flags of an item are those of an entry (`message/`), and: 4 the value is here, 8 the
-//! node's answer does not count for this key. Long items travel in pieces, as a run does.
+//! The flags of an item are those of an entry (`message/`), and 4: the value is here. Long items
+//! travel in pieces, as a run does.
 
 use super::entry_fields::{EntryFields, FLAG_EXPIRES, FLAG_TOMBSTONE};
 use super::frame::{PIECE_BYTES, put_frame};
@@ -31,7 +31,6 @@ pub const PAGE_ITEM_BYTES: usize = 32;
 const BOUND_BYTES_MAX: usize = KEY_BYTES_MAX + 1;
 
 const FLAG_VALUE: u8 = 4;
-const FLAG_UNCOUNTED: u8 = 8;
 
 const MORE_FOLLOWS: u8 = 1;
 const COUNTS: u8 = 2;
@@ -110,7 +109,7 @@ impl EncodedPage {
             kind,
             value_bytes,
             expiry,
-        } = EntryFields::read(reader, FLAG_VALUE | FLAG_UNCOUNTED)?;
+        } = EntryFields::read(reader, FLAG_VALUE)?;
         let value_hash = match kind {
             Kind::Value => reader.u64().ok_or(TOO_SHORT)?,
             Kind::Tombstone => 0,
@@ -128,7 +127,6 @@ impl EncodedPage {
             value_bytes,
             value_hash,
             has_value,
-            counts: flags & FLAG_UNCOUNTED == 0,
         })
     }
 
@@ -157,7 +155,6 @@ fn put_item(out: &mut Vec<u8>, item: &PageItem) {
         (!is_value, FLAG_TOMBSTONE),
         (entry.expiry() != Expiry::NEVER, FLAG_EXPIRES),
         (item.has_value && is_value, FLAG_VALUE),
-        (!item.counts, FLAG_UNCOUNTED),
     ];
     let set = flags.iter().filter(|(is_set, _)| *is_set);
     out.push(set.fold(0, |sum, (_, flag)| sum | flag));
@@ -278,18 +275,10 @@ mod tests {
         let at = Timestamp::from_u64;
         let value = |key: &[u8], value: &[u8], expiry| Entry::value(key, at(3), value, expiry, 3);
         let items = vec![
-            PageItem::of(value(b"a", b"", Expiry::NEVER).lend(), false, true),
-            PageItem::of(
-                value(b"b", b"value", Expiry::at_unix_ms(7)).lend(),
-                true,
-                true,
-            ),
-            PageItem::of(
-                value(b"c", b"value", Expiry::at_unix_ms(7)).lend(),
-                false,
-                false,
-            ),
-            PageItem::of(Entry::tombstone(b"d", at(u64::MAX), 2).lend(), false, true),
+            PageItem::of(value(b"a", b"", Expiry::NEVER).lend(), false),
+            PageItem::of(value(b"b", b"value", Expiry::at_unix_ms(7)).lend(), true),
+            PageItem::of(value(b"c", b"value", Expiry::at_unix_ms(7)).lend(), false),
+            PageItem::of(Entry::tombstone(b"d", at(u64::MAX), 2).lend(), false),
         ];
         ScanPage {
             items,

@@ -15,7 +15,7 @@ use base::{ByteReader, Entry, EntryRef};
 use bytes::Bytes;
 
 /// The most bytes of key and value of a version in a run. A longer one goes as a
-/// mend: it costs little for each of its bytes there, and a run always has room
+/// repair: it costs little for each of its bytes there, and a run always has room
 /// for several versions.
 pub const RUN_ENTRY_BYTES_MAX: usize = RUN_BYTES_MAX / 4;
 
@@ -29,7 +29,7 @@ pub struct Run {
     bytes: Bytes,
     /// Whether the sender has nothing more of what it was asked for.
     pub is_last: bool,
-    /// How much of its store the sender has scanned in this pass, about, in
+    /// How much of its store the sender has scanned in this session, about, in
     /// thousandths.
     pub position_permille: u16,
 }

@@ -51,12 +51,7 @@ impl PeerCall {
         match self.answer().await {
             PeerAnswer::Stored { newer_version } => Ok(newer_version != NewerVersion::None),
             PeerAnswer::Missed(why) => Err(why),
-            PeerAnswer::Found(_)
-            | PeerAnswer::FoundBehind { .. }
-            | PeerAnswer::Session(_)
-            | PeerAnswer::Pulled(_)
-            | PeerAnswer::Paged(_)
-            | PeerAnswer::Examined(_) => Err(Miss::Failed),
+            _ => Err(Miss::Failed),
         }
     }
 }
@@ -117,12 +112,7 @@ impl RepairWorker {
         {
             PeerAnswer::Session(answer) => Ok(answer),
             PeerAnswer::Missed(why) => Err(why),
-            PeerAnswer::Stored { .. }
-            | PeerAnswer::Found(_)
-            | PeerAnswer::FoundBehind { .. }
-            | PeerAnswer::Pulled(_)
-            | PeerAnswer::Paged(_)
-            | PeerAnswer::Examined(_) => Err(Miss::Failed),
+            _ => Err(Miss::Failed),
         }
     }
 

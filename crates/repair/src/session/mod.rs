@@ -51,7 +51,7 @@ mod serving;
 mod untold;
 mod worker;
 
-pub use checkpoint::{CheckpointEnvironment, LastEqual, SWEEP_VERSIONS, fuzz_sweep};
+pub use checkpoint::{CheckpointEnvironment, LastEqual, REPAIR_VERSIONS, fuzz_repair_file};
 pub use orders::OrderedRepair;
 pub use rebuild::RebuildProgress;
 pub use record::{EndedSessions, RepairCounts, RepairStatus, RunningSession};

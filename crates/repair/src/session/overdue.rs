@@ -12,7 +12,7 @@ use std::time::Duration;
 /// What the GC threshold is measured by.
 pub(super) struct Overdue {
     /// How far in the past it is at best.
-    pub(super) grace: Duration,
+    pub(super) gc_grace: Duration,
     /// How often a full session begins; [`None`] if none does by itself.
     pub(super) interval: Option<Duration>,
     /// When this node was started, in milliseconds since 1970: the first one is late from then.
@@ -32,7 +32,7 @@ impl Overdue {
             known => known.unix_ms(),
         };
         let age_ms = u128::from(now_unix_ms.saturating_sub(bound_unix_ms));
-        let late_ms = age_ms.saturating_sub(self.grace.as_millis());
+        let late_ms = age_ms.saturating_sub(self.gc_grace.as_millis());
         let intervals = late_ms / interval.as_millis().max(1);
         u32::try_from(intervals.saturating_sub(1)).unwrap_or(u32::MAX)
     }
@@ -46,7 +46,7 @@ mod tests {
     fn the_floor_is_doubled_with_each_interval_by_which_it_is_late() {
         const START_MS: u64 = 1_700_000_000_000;
         let overdue = Overdue {
-            grace: Duration::from_secs(10),
+            gc_grace: Duration::from_secs(10),
             interval: Some(Duration::from_secs(5)),
             started_unix_ms: START_MS,
         };

@@ -5,12 +5,14 @@ use super::worker::RepairWorker;
 use base::{Entry, Timestamp};
 use bytes::Bytes;
 use cluster::NodeId;
-use cluster::comparison::RepairKind;
 use cluster::repair::{SessionAnswer, SessionId, SessionRequest, Token};
 use lsm::{Admission, LateSource};
 use peer::{PeerAnswer, RepairAnswer, RepairRequest, Reply};
 use std::rc::Rc;
 use std::sync::Arc;
+
+/// What this node answers; as an error, if it refuses or fails.
+type Answered = Result<RepairAnswer, RepairAnswer>;
 
 /// The greatest of the closed timestamps and GC thresholds that a request names.
 fn named_timestamp(request: &RepairRequest) -> Option<Timestamp> {
@@ -31,7 +33,7 @@ fn named_timestamp(request: &RepairRequest) -> Option<Timestamp> {
         | RepairRequest::Recount { .. }
         | RepairRequest::Symbols { .. }
         | RepairRequest::Send { .. }
-        | RepairRequest::Pull { .. }
+        | RepairRequest::Stream { .. }
         | RepairRequest::Announce { .. }
         | RepairRequest::Offer { .. }
         | RepairRequest::Sync { .. } => None,
@@ -41,7 +43,8 @@ fn named_timestamp(request: &RepairRequest) -> Option<Timestamp> {
 impl RepairWorker {
     /// Serves the repair write of a peer.
     pub fn serve_repair_write(self: &Rc<Self>, session: SessionId, entry: Entry, reply: Reply) {
-        self.sessions.record.repair_write_received();
+        let record = &self.sessions.record;
+        record.count(|counts| counts.repair_writes_received += 1);
         let admission = self.sessions.admits(session, &entry);
         if admission.is_ok() {
             self.sessions.written.note(session, entry.key());
@@ -61,7 +64,7 @@ impl RepairWorker {
         let worker = Rc::clone(self);
         tokio::task::spawn_local(async move {
             let answer = match request {
-                RepairRequest::Pull {
+                RepairRequest::Stream {
                     session,
                     range,
                     asker,
@@ -69,7 +72,7 @@ impl RepairWorker {
                     held,
                 } => {
                     let range = (session, range);
-                    worker.answer_pull(range, asker, after, held).await
+                    worker.answer_stream(range, asker, after, held).await
                 }
                 request => PeerAnswer::Session(worker.answer(request).await),
             };
@@ -79,8 +82,14 @@ impl RepairWorker {
 
     /// What this node answers. The requests of a session come one after another.
     pub(super) async fn answer(&self, request: RepairRequest) -> RepairAnswer {
-        self.sessions.record.request_received();
+        self.sessions.record.count(|counts| counts.requests += 1);
         self.sessions.record.asked(request.session());
+        self.answered(request)
+            .await
+            .unwrap_or_else(|refusal| refusal)
+    }
+
+    async fn answered(&self, request: RepairRequest) -> Answered {
         match request {
             RepairRequest::Begin { session, members } => self.begin(session, members).await,
             RepairRequest::Close {
@@ -111,7 +120,8 @@ impl RepairWorker {
                     bounds,
                 };
                 let agree = self.in_background(move |own| own.agree(session, agreed));
-                self.done(agree.await)
+                self.known(agree.await)?;
+                Ok(RepairAnswer::Done)
             }
             RepairRequest::Advance { session, start } => self.advance(session, &start).await,
             RepairRequest::Digest {
@@ -123,14 +133,14 @@ impl RepairWorker {
                 session,
                 range,
                 with,
-            } => self.reconcile((session, range), with).await,
+            } => Ok(self.reconcile((session, range), with).await),
             RepairRequest::Recount {
                 session,
                 range,
                 asker,
             } => {
                 let recount = self.in_background(move |own| own.recount((session, range), asker));
-                self.known(recount.await, RepairAnswer::Recounted)
+                self.known(recount.await).map(RepairAnswer::Recounted)
             }
             RepairRequest::Symbols {
                 session,
@@ -144,21 +154,21 @@ impl RepairWorker {
                     sessions.note_difference(own, range, asker);
                     own.symbols(range, asker, first, count)
                 });
-                self.known(symbols.await, RepairAnswer::Symbols)
+                self.known(symbols.await).map(RepairAnswer::Symbols)
             }
             RepairRequest::Send {
                 session,
                 range,
                 asker,
                 key_hashes,
-            } => self.send((session, range), asker, key_hashes).await,
-            RepairRequest::Announce { session, range } => self.announce((session, range)).await,
+            } => Ok(self.send((session, range), asker, key_hashes).await),
+            RepairRequest::Announce { session, range } => Ok(self.announce((session, range)).await),
             RepairRequest::Offer {
                 session,
                 range,
                 asker,
                 offers,
-            } => self.answer_offers((session, range), asker, offers).await,
+            } => Ok(self.answer_offers((session, range), asker, offers).await),
             RepairRequest::Sync { session } => self.sync(session).await,
             RepairRequest::Finish {
                 session: SessionId::Full(token),
@@ -173,50 +183,54 @@ impl RepairWorker {
                 let outcome = (gc_threshold, single_copies, equal_with);
                 self.end(session, outcome).await
             }
-            // No incremental session closes or finishes anything; no node pulls from itself, and
+            // No incremental session closes or finishes anything; no node streams from itself, and
             // `serve` answers the others.
             RepairRequest::Close { .. }
             | RepairRequest::Finish { .. }
-            | RepairRequest::Pull { .. } => self.refusal(),
+            | RepairRequest::Stream { .. } => Err(self.refusal()),
+        }
+    }
+
+    /// Has the store's side do as the coordinator of a full session asks.
+    async fn ask_store(
+        &self,
+        token: Token,
+        request: SessionRequest,
+    ) -> Result<SessionAnswer, RepairAnswer> {
+        let store_side = &self.sessions.environment.store_side;
+        match store_side.asked(token, request).await {
+            Ok(SessionAnswer::Refused { greatest }) => Err(RepairAnswer::Refused { greatest }),
+            Ok(answer) => Ok(answer),
+            Err(_) => Err(RepairAnswer::Failed),
         }
     }
 
     /// Begins to take part in a session, or goes on.
-    async fn begin(&self, session: SessionId, members: u64) -> RepairAnswer {
+    async fn begin(&self, session: SessionId, members: u64) -> Answered {
         let environment = &self.sessions.environment;
-        let store_side = &environment.store_side;
-        let record = store_side.record();
+        let record = environment.store_side.record();
         let (mut gc_threshold, mut closed) = (record.gc_threshold, record.closed);
         let (mut latest, mut may_raise) = (Timestamp::ZERO, false);
         if let SessionId::Full(token) = session {
-            match store_side
-                .asked(token, SessionRequest::Begin { members })
-                .await
+            let begin = SessionRequest::Begin { members };
+            if let SessionAnswer::Begun {
+                gc_threshold: known,
+                closed: present,
+                latest: allowed,
+                may_raise: may,
+            } = self.ask_store(token, begin).await?
             {
-                Ok(SessionAnswer::Begun {
-                    gc_threshold: known,
-                    closed: present,
-                    latest: allowed,
-                    may_raise: may,
-                }) => {
-                    (gc_threshold, closed) = (known, present);
-                    (latest, may_raise) = (allowed, may);
-                }
-                Ok(SessionAnswer::Refused { greatest }) => {
-                    return RepairAnswer::Refused { greatest };
-                }
-                _ => return RepairAnswer::Failed,
+                (gc_threshold, closed) = (known, present);
+                (latest, may_raise) = (allowed, may);
             }
             environment.membership.session_began(token);
         }
         let incarnation = self.incarnation();
         let greatest_seen = environment.timestamps.greatest();
         let begin = self.in_background(move |own| own.begin(session, incarnation));
-        let Some(Known { reach, bounds }) = begin.await else {
-            return RepairAnswer::Failed;
-        };
+        let Known { reach, bounds } = begin.await.ok_or(RepairAnswer::Failed)?;
         self.sessions.record.began(session);
-        RepairAnswer::Begun {
+        Ok(RepairAnswer::Begun {
             greatest_seen,
             gc_threshold,
             closed,
@@ -224,23 +238,21 @@ impl RepairWorker {
             may_raise,
             reach,
             bounds,
-        }
+        })
     }
 
     /// Raises the closed timestamp. Until then, and until it is known where the scan ends, nothing
     /// counts as ahead of it.
-    async fn close(&self, token: Token, close: SessionRequest, start: Bytes) -> RepairAnswer {
+    async fn close(&self, token: Token, close: SessionRequest, start: Bytes) -> Answered {
         let environment = &self.sessions.environment;
         let store_side = &environment.store_side;
         store_side.set_ahead(&start, Some(&start));
-        let closed = match store_side.asked(token, close).await {
-            Ok(SessionAnswer::Closed(closed)) => closed,
-            Ok(SessionAnswer::Refused { greatest }) => return RepairAnswer::Refused { greatest },
-            _ => return RepairAnswer::Failed,
+        let SessionAnswer::Closed(closed) = self.ask_store(token, close).await? else {
+            return Err(RepairAnswer::Failed);
         };
         // The store takes repair writes of this attempt from now on, and no others.
         let admission = Admission::Late {
-            barrier: environment.engine.barrier(LateSource::Comparison),
+            generation: environment.engine.generation(LateSource::Comparison),
             gc_threshold: store_side.record().gc_threshold,
         };
         let session = SessionId::Full(token);
@@ -250,32 +262,22 @@ impl RepairWorker {
             sessions.name_keys_ahead(own, session);
             Ok(())
         });
-        self.known(named.await, |()| RepairAnswer::Closed(closed))
+        self.known(named.await)?;
+        Ok(RepairAnswer::Closed(closed))
     }
 
-    async fn advance(&self, session: SessionId, start: &Bytes) -> RepairAnswer {
-        let environment = &self.sessions.environment;
+    async fn advance(&self, session: SessionId, start: &Bytes) -> Answered {
         if let SessionId::Full(token) = session {
             let open = SessionRequest::Open { range: 0 };
-            match environment.store_side.asked(token, open).await {
-                Ok(SessionAnswer::Done) => {}
-                Ok(SessionAnswer::Refused { greatest }) => {
-                    return RepairAnswer::Refused { greatest };
-                }
-                _ => return RepairAnswer::Failed,
-            }
+            self.ask_store(token, open).await?;
         }
         loop {
             let (start, sessions) = (start.clone(), Arc::clone(&self.sessions));
             let advance = self.in_background(move |own| {
-                let is_full = session.kind() == RepairKind::Full;
                 let store_side = &sessions.environment.store_side;
-                let before = || {
-                    if is_full {
-                        store_side.scan_begins()
-                    } else {
-                        Ok(())
-                    }
+                let before = || match session {
+                    SessionId::Full(_) => store_side.scan_begins(),
+                    SessionId::Incremental(_) => Ok(()),
                 };
                 let advanced = own.advance(session, &start, before)?;
                 sessions.name_keys_ahead(own, session);
@@ -283,84 +285,65 @@ impl RepairWorker {
             });
             match advance.await {
                 Some(Ok(Advance::GoOn)) => {}
-                Some(Ok(Advance::Reached(end))) => return RepairAnswer::Advanced(end),
-                Some(Ok(Advance::Unknown)) | None => return self.refusal(),
+                Some(Ok(Advance::Reached(end))) => return Ok(RepairAnswer::Advanced(end)),
+                Some(Ok(Advance::Unknown)) | None => return Err(self.refusal()),
                 Some(Err(error)) => {
                     report_unreadable(&error);
-                    return self.refusal();
+                    return Err(self.refusal());
                 }
             }
         }
     }
 
-    async fn digest(&self, (session, range): RangeId, end: Option<Bytes>) -> RepairAnswer {
+    async fn digest(&self, (session, range): RangeId, end: Option<Bytes>) -> Answered {
         let digest = self.in_background(move |own| own.digest(session, range, end.as_deref()));
-        let Some(Ok(summary)) = digest.await else {
-            return self.refusal();
-        };
+        let summary = self.known(digest.await)?;
         self.sessions.record.range_compared(session);
         self.push_streamed(session);
-        RepairAnswer::Digests {
+        Ok(RepairAnswer::Digests {
             non_owned: summary.non_owned,
             announces: summary.announces,
             single_copies: summary.single_copies,
             digests: summary.digests,
-        }
+        })
     }
 
-    /// Makes durable what a session has streamed, and whatever else the store has committed. Returns
-    /// whether this node takes part in the session: after a restart it may
-    /// have lost what the session has brought since the last checkpoint.
-    async fn commit_streamed(&self, session: SessionId) -> bool {
+    /// Makes durable what a session has streamed, and whatever else the store has committed. Refuses
+    /// if this node takes no part in the session: after a restart it may have lost what the session
+    /// has brought since the last checkpoint.
+    async fn commit_streamed(&self, session: SessionId) -> Result<(), RepairAnswer> {
         let engine = self.sessions.environment.engine.clone();
         // The store's side syncs once more, in a job for which requests wait: little is left then.
         let commit = move |own: &mut Participant| {
             let committed = own.commit(session)?;
             Ok(committed.and_then(|()| engine.sync()))
         };
-        match self.in_background(commit).await {
-            Some(Ok(Ok(()))) => true,
-            Some(Ok(Err(error))) => {
+        self.known(self.in_background(commit).await)?
+            .map_err(|error| {
                 tracing::error!(%error, "cannot store what a repair has streamed");
-                false
-            }
-            Some(Err(UnknownRange)) | None => false,
-        }
+                self.refusal()
+            })
     }
 
-    async fn sync(&self, session: SessionId) -> RepairAnswer {
-        if !self.commit_streamed(session).await {
-            return self.refusal();
-        }
-        let environment = &self.sessions.environment;
+    async fn sync(&self, session: SessionId) -> Answered {
+        self.commit_streamed(session).await?;
         match session {
-            SessionId::Full(token) => {
-                match environment
-                    .store_side
-                    .asked(token, SessionRequest::Sync)
-                    .await
-                {
-                    Ok(SessionAnswer::Synced { may_raise }) => RepairAnswer::Synced { may_raise },
-                    Ok(SessionAnswer::Refused { greatest }) => RepairAnswer::Refused { greatest },
-                    _ => RepairAnswer::Failed,
-                }
-            }
-            SessionId::Incremental(_) => RepairAnswer::Done,
+            SessionId::Full(token) => self.ask_synced(token, SessionRequest::Sync).await,
+            SessionId::Incremental(_) => Ok(RepairAnswer::Done),
         }
     }
 
-    async fn finish(&self, token: Token, below: Timestamp) -> RepairAnswer {
-        if !self.commit_streamed(SessionId::Full(token)).await {
-            return self.refusal();
-        }
-        let store_side = &self.sessions.environment.store_side;
-        match store_side
-            .asked(token, SessionRequest::Finish { below })
+    async fn finish(&self, token: Token, below: Timestamp) -> Answered {
+        self.commit_streamed(SessionId::Full(token)).await?;
+        self.ask_synced(token, SessionRequest::Finish { below })
             .await
-        {
-            Ok(SessionAnswer::Synced { may_raise }) => RepairAnswer::Synced { may_raise },
-            Ok(SessionAnswer::Refused { greatest }) => RepairAnswer::Refused { greatest },
-            _ => RepairAnswer::Failed,
+    }
+
+    /// Asks the store whether it may still raise the threshold.
+    async fn ask_synced(&self, token: Token, request: SessionRequest) -> Answered {
+        match self.ask_store(token, request).await? {
+            SessionAnswer::Synced { may_raise } => Ok(RepairAnswer::Synced { may_raise }),
+            _ => Err(RepairAnswer::Failed),
         }
     }
 
@@ -368,29 +351,29 @@ impl RepairWorker {
     async fn end(
         &self,
         session: SessionId,
+        outcome: (Timestamp, Vec<u64>, Vec<NodeId>),
+    ) -> Answered {
+        let ended = self.take_outcome(session, outcome).await;
+        if ended.is_err() {
+            self.sessions.record.left(session);
+        }
+        ended
+    }
+
+    async fn take_outcome(
+        &self,
+        session: SessionId,
         (gc_threshold, single_copies, equal_with): (Timestamp, Vec<u64>, Vec<NodeId>),
-    ) -> RepairAnswer {
+    ) -> Answered {
         let environment = &self.sessions.environment;
         if let SessionId::Full(token) = session {
             let outcome = SessionRequest::Outcome { gc_threshold };
-            match environment.store_side.asked(token, outcome).await {
-                Ok(SessionAnswer::Done) => {}
-                refused => {
-                    self.sessions.record.left(session);
-                    return match refused {
-                        Ok(SessionAnswer::Refused { greatest }) => {
-                            RepairAnswer::Refused { greatest }
-                        }
-                        _ => RepairAnswer::Failed,
-                    };
-                }
-            }
+            self.ask_store(token, outcome).await?;
         }
         let (with, incarnation) = (equal_with.clone(), self.incarnation());
         let ended = self.in_background(move |own| own.end(session, incarnation, &with));
         if ended.await != Some(true) {
-            self.sessions.record.left(session);
-            return self.refusal();
+            return Err(self.refusal());
         }
         let record = &self.sessions.record;
         record.ended(session, &equal_with, &single_copies);
@@ -407,22 +390,14 @@ impl RepairWorker {
             }
             membership.session_ended(token, &equal_with, &single_copies);
         }
-        RepairAnswer::Done
+        Ok(RepairAnswer::Done)
     }
 
-    fn done(&self, done: Option<Result<(), UnknownRange>>) -> RepairAnswer {
-        self.known(done, |()| RepairAnswer::Done)
-    }
-
-    /// The answer to what a part of a session has said, if this node has one.
-    fn known<T>(
-        &self,
-        said: Option<Result<T, UnknownRange>>,
-        answer: impl FnOnce(T) -> RepairAnswer,
-    ) -> RepairAnswer {
+    /// What a part of a session has said, if this node has one.
+    fn known<T>(&self, said: Option<Result<T, UnknownRange>>) -> Result<T, RepairAnswer> {
         match said {
-            Some(Ok(said)) => answer(said),
-            Some(Err(UnknownRange)) | None => self.refusal(),
+            Some(Ok(said)) => Ok(said),
+            Some(Err(UnknownRange)) | None => Err(self.refusal()),
         }
     }
 }

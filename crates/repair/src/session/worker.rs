@@ -59,7 +59,7 @@ pub struct RepairEnvironment {
     /// How often they compare everything, if they do.
     pub full_interval: Option<Duration>,
     /// How far in the past what the GC threshold covers is.
-    pub grace: Duration,
+    pub gc_grace: Duration,
     /// How much is done at a time.
     pub sizes: RepairSizes,
 }
@@ -125,13 +125,13 @@ impl RepairSessions {
         });
         Arc::new(Self {
             overdue: Overdue {
-                grace: environment.grace,
+                gc_grace: environment.gc_grace,
                 interval: environment.full_interval,
                 started_unix_ms: clock.unix_ms(),
             },
             pacer: Pacer::new(
                 Arc::clone(&environment.background),
-                WorkKind::Sweep,
+                WorkKind::Repair,
                 Arc::clone(&environment.executor),
                 JobClass::Scan,
             ),
@@ -201,7 +201,7 @@ impl RepairSessions {
     /// compare the range.
     pub(super) fn note_difference(&self, own: &mut Participant, range: RangeId, with: NodeId) {
         if own.differs(range, with) {
-            self.record.range_differs();
+            self.record.count(|counts| counts.ranges_differing += 1);
         }
     }
 
@@ -240,7 +240,7 @@ impl RepairSessions {
         } else {
             0
         };
-        background.set_overdue(WorkKind::Sweep, doublings);
+        background.set_overdue(WorkKind::Repair, doublings);
     }
 }
 

@@ -3,7 +3,7 @@
 //! A store refuses what is below its closed timestamp and below its GC threshold. So one from the
 //! future, named by a member whose clock was wrong or that is not sound, would stop all writes, and
 //! everybody who heard of it would pass it on. But each member raises its closed timestamp at most
-//! to the grace before its own time, while its clock is trusted, and the grace is at least the age
+//! to the grace before its own time, while its clock is trusted, and the GC grace is at least the age
 //! of hints plus twice what clocks may differ. So a timestamp that is less than the age of hints in
 //! the past was never shown by a session, and is not believed, however it comes: with hellos and
 //! heartbeats, with answers to reads, in the requests of a session, and in the answers to them.
@@ -55,7 +55,7 @@ pub(super) fn warn_of_future(stored: &StoreFile, latest: Timestamp) {
         tracing::error!(
             named = %greatest,
             %latest,
-            "by this node's clock, the closed timestamp or the GC threshold in the file FORGET \
+            "by this node's clock, the closed timestamp or the GC threshold in the file TOMBSTONE_GC \
              comes from the future, and writes below it are refused here: correct the clock; or if it is right, \
              replace this node, or start all nodes with --drop-future-versions if all say so"
         );

@@ -1,4 +1,4 @@
-//! The file `FORGET`: what the store remembers of repair sessions and tombstone GC.
+//! The file `TOMBSTONE_GC`: what the store remembers of repair sessions and tombstone GC.
 //!
 //! What is forgotten would let something in behind a session, or have this node ask for what the
 //! others have collected. So a file that cannot be read ends the start. The file is small: each
@@ -29,21 +29,23 @@
 use base::{ByteReader, Timestamp};
 use cluster::repair::{ShownBelow, StoreRecord, Token};
 use lsm::checked_file::{self, FileKind};
-use lsm::disk::{read_small_file, replace_file};
+use lsm::disk::{read_small_file, rename_old_file, replace_file};
 use lsm::{Disk, Error};
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-const FILE: &str = "FORGET";
+const FILE: &str = "TOMBSTONE_GC";
+/// The name of the same file in folders of builds before this name.
+const OLD_FILE: &str = "FORGET";
 const VERSION: u32 = 5;
 /// The version of the release with other sessions.
 const VERSION_BEFORE: u32 = 4;
-/// The versions of the format of `FORGET` that this release reads; it writes the last one.
-pub const FORGET_VERSIONS: RangeInclusive<u32> = VERSION_BEFORE..=VERSION;
+/// The versions of the format of `TOMBSTONE_GC` that this release reads; it writes the last one.
+pub const TOMBSTONE_GC_VERSIONS: RangeInclusive<u32> = VERSION_BEFORE..=VERSION;
 const KIND: FileKind = FileKind {
     name: FILE,
     magic: *b"kvorumfg",
-    versions: FORGET_VERSIONS,
+    versions: TOMBSTONE_GC_VERSIONS,
 };
 /// The longest file that is read: several times the size.
 const FILE_BYTES_MAX: u64 = 4 << 10;
@@ -58,12 +60,14 @@ pub struct StoreFile {
 }
 
 impl StoreFile {
-    /// Loads the file in `folder`; all is zero if there is none.
+    /// Loads the file in `folder`, which gets its present name if it has the old one; all is zero if
+    /// there is none.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Corrupt`] for bytes that no node wrote, and
     /// [`Error::Invalid`] for a format version that this code does not know.
     pub fn load(disk: &dyn Disk, folder: &Path) -> Result<Self, Error> {
+        rename_old_file(disk, folder, OLD_FILE, FILE)?;
         let path = folder.join(FILE);
         let bytes = read_small_file(disk, &path, FILE_BYTES_MAX)?;
         bytes.map_or(Ok(Self::default()), |bytes| Self::decode(&path, &bytes))
@@ -125,11 +129,11 @@ impl StoreFile {
         let mut bytes = KIND.begin();
         put(&mut bytes, closed.as_u64());
         put(&mut bytes, gc_threshold.as_u64());
-        put_token(&mut bytes, token);
+        token.encode(&mut bytes);
         put(&mut bytes, members);
         bytes.push(u8::from(may_raise));
         put_shown(&mut bytes, answered);
-        put_token(&mut bytes, answered_to);
+        answered_to.encode(&mut bytes);
         put_shown(&mut bytes, non_owned);
         put(&mut bytes, self.loss);
         checked_file::end(bytes)
@@ -149,7 +153,7 @@ impl StoreFile {
         let record = StoreRecord {
             closed: timestamp(reader)?,
             gc_threshold: timestamp(reader)?,
-            token: token(reader)?,
+            token: Token::decode(reader)?,
             members: reader.u64()?,
             may_raise: match reader.array()? {
                 [0] => false,
@@ -157,7 +161,7 @@ impl StoreFile {
                 _ => return None,
             },
             answered: shown(reader)?,
-            answered_to: token(reader)?,
+            answered_to: Token::decode(reader)?,
             non_owned: shown(reader)?,
         };
         let loss = reader.u64()?;
@@ -195,11 +199,6 @@ fn put(bytes: &mut Vec<u8>, number: u64) {
     bytes.extend_from_slice(&number.to_le_bytes());
 }
 
-fn put_token(bytes: &mut Vec<u8>, token: Token) {
-    put(bytes, token.session);
-    bytes.extend_from_slice(&token.attempt.to_le_bytes());
-}
-
 fn put_shown(bytes: &mut Vec<u8>, shown: ShownBelow) {
     put(bytes, shown.below.as_u64());
     put(bytes, shown.members);
@@ -209,13 +208,6 @@ fn timestamp(reader: &mut ByteReader<'_>) -> Option<Timestamp> {
     reader.u64().map(Timestamp::from_u64)
 }
 
-fn token(reader: &mut ByteReader<'_>) -> Option<Token> {
-    Some(Token {
-        session: reader.u64()?,
-        attempt: reader.u32()?,
-    })
-}
-
 fn shown(reader: &mut ByteReader<'_>) -> Option<ShownBelow> {
     Some(ShownBelow {
         below: timestamp(reader)?,
@@ -223,7 +215,7 @@ fn shown(reader: &mut ByteReader<'_>) -> Option<ShownBelow> {
     })
 }
 
-/// Decodes any bytes as the file `FORGET`, and once more with a checksum that matches.
+/// Decodes any bytes as the file `TOMBSTONE_GC`, and once more with a checksum that matches.
 pub fn fuzz_store_file(bytes: &[u8]) {
     let decode = |bytes: &[u8]| StoreFile::decode(Path::new(FILE), bytes).ok();
     checked_file::fuzz(bytes, decode, StoreFile::encode);
@@ -235,8 +227,8 @@ mod tests {
     use lsm::checked_file::fuzz_mutations_of;
     use lsm_testing::MemoryDisk;
 
-    const FIXTURE: &[u8] = include_bytes!("../../tests/fixtures/forget-v5.bin");
-    const FIXTURE_V4: &[u8] = include_bytes!("../../tests/fixtures/forget-v4.bin");
+    const FIXTURE: &[u8] = include_bytes!("../../tests/fixtures/tombstone-gc-v5.bin");
+    const FIXTURE_V4: &[u8] = include_bytes!("../../tests/fixtures/tombstone-gc-v4.bin");
 
     const fn at(number: u64) -> Timestamp {
         Timestamp::from_u64(number)
@@ -282,10 +274,20 @@ mod tests {
         let disk = MemoryDisk::new();
         let folder = Path::new("store");
         disk.create_folder(folder).unwrap();
-        let load = || StoreFile::load(&disk, folder).unwrap();
-        assert_eq!(load(), StoreFile::default());
+        let load = |disk: &MemoryDisk| StoreFile::load(disk, folder).unwrap();
+        assert_eq!(load(&disk), StoreFile::default());
         file().store(&disk, folder).unwrap();
-        assert_eq!(load(), file());
+        assert_eq!(load(&disk), file());
+        // A build before the present name has gone on from there.
+        let last = StoreFile {
+            loss: 0x78,
+            ..file()
+        };
+        replace_file(&disk, folder, OLD_FILE, &last.encode()).unwrap();
+        assert_eq!(load(&disk), last);
+        let crashed = disk.clone_synced();
+        assert!(!crashed.list(folder).unwrap().contains(&OLD_FILE.to_owned()));
+        assert_eq!(load(&crashed), last);
     }
 
     #[test]

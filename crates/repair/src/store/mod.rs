@@ -13,8 +13,8 @@
 //! # What holds for what is on its way
 //!
 //! A version from below the closed timestamp is admitted for the state that is in force. The engine
-//! has two barriers, which rise with the state: one for repair writes and one for read repairs. It
-//! refuses at the commit what was admitted under a lower one.
+//! numbers the generations of admissions, those of repair writes and those of read repairs, and each
+//! step begins new ones. It refuses at the commit what was admitted in an earlier one.
 //!
 //! The files of this folder: `file` is the codec, `believing` says which timestamps of other
 //! members are believed, `status` and `held_back` are what an operator hears.
@@ -26,7 +26,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub use file::{FORGET_VERSIONS, StoreFile, fuzz_store_file};
+pub use file::{StoreFile, TOMBSTONE_GC_VERSIONS, fuzz_store_file};
 pub use held_back::HeldBack;
 pub use status::GcStatus;
 
@@ -59,7 +59,7 @@ pub struct StoreSideEnvironment {
     /// How the store stands with its peers.
     pub membership: Membership,
     /// How far in the past everything below a closed timestamp is.
-    pub grace: Duration,
+    pub gc_grace: Duration,
     /// The [hash](cluster::Members::names_hash) of the list of nodes.
     pub members_hash: u64,
     /// While an operator drops the versions from the future: what the present is. A closed
@@ -109,11 +109,11 @@ impl StoreSide {
         let mut stored = StoreFile::load(&*environment.disk, &environment.folder)?;
         if let Some(present) = &environment.present {
             // What was acknowledged since other nodes were started like this is within the
-            // grace. A closed timestamp that is too high only refuses, so it stays as high as it
+            // GC grace. A closed timestamp that is too high only refuses, so it stays as high as it
             // can.
             let closed_max = present();
-            let grace_ms = u64::try_from(environment.grace.as_millis()).unwrap_or(u64::MAX);
-            let threshold_ms = closed_max.unix_ms().saturating_sub(grace_ms);
+            let gc_grace_ms = u64::try_from(environment.gc_grace.as_millis()).unwrap_or(u64::MAX);
+            let threshold_ms = closed_max.unix_ms().saturating_sub(gc_grace_ms);
             let lowered = stored.at_most(closed_max, Timestamp::from_unix_ms(threshold_ms));
             if lowered != stored {
                 tracing::warn!(
@@ -196,7 +196,7 @@ impl StoreSide {
     /// while that is not trusted.
     pub fn latest(&self) -> Timestamp {
         let trusted_unix_ms = (self.environment.trusted_unix_ms)();
-        latest_closed(trusted_unix_ms, self.environment.grace).unwrap_or(Timestamp::ZERO)
+        latest_closed(trusted_unix_ms, self.environment.gc_grace).unwrap_or(Timestamp::ZERO)
     }
 
     /// Does as the coordinator of a session asks. The sender is dropped if it could not be done,
@@ -224,11 +224,11 @@ impl StoreSide {
 
     /// An old version is about to come in behind the scan as a read repair. Says when it is durable
     /// that the session does not raise the GC threshold; the sender is dropped if it could not be.
-    pub fn disturbed(self: &Arc<Self>) -> oneshot::Receiver<()> {
+    pub fn void_session(self: &Arc<Self>) -> oneshot::Receiver<()> {
         let (sender, noted) = oneshot::channel();
-        self.spawn_step(StoreEvent::Disturbed, move |side| {
+        self.spawn_step(StoreEvent::Voided, move |side| {
             let may_raise = side.record().may_raise;
-            if side.carry_out(StoreEvent::Disturbed).is_some() {
+            if side.carry_out(StoreEvent::Voided).is_some() {
                 if may_raise {
                     side.voided_by_read_repairs.fetch_add(1, Relaxed);
                 }
@@ -292,7 +292,7 @@ impl StoreSide {
         token: Token,
     ) -> Result<lsm::Admission, Miss> {
         // Before what the admission rests on.
-        let barrier = self.environment.engine.barrier(LateSource::Comparison);
+        let generation = self.environment.engine.generation(LateSource::Comparison);
         if entry.timestamp() >= self.shared.closed() {
             return Ok(lsm::Admission::Ordinary);
         }
@@ -305,7 +305,7 @@ impl StoreSide {
         match admitted.admission {
             Admission::Taken => Ok(lsm::Admission::Late {
                 gc_threshold: admitted.gc_threshold,
-                barrier,
+                generation,
             }),
             Admission::OnceVoided | Admission::NotNow => Err(Miss::Refused),
             Admission::Obsolete { below } => Err(Miss::Obsolete { below }),
@@ -322,10 +322,12 @@ impl StoreSide {
     /// [`StoreSide::set_ahead`]. Blocks.
     ///
     /// # Errors
-    /// See [`Engine::raise_barrier`].
+    /// See [`Engine::begin_generation`].
     pub fn scan_begins(&self) -> Result<(), Error> {
         self.shared.begin_step();
-        self.environment.engine.raise_barrier(&[LateSource::Read])
+        self.environment
+            .engine
+            .begin_generation(&[LateSource::Read])
     }
 
     /// Has a step made for an event of this kind. What it sets aside has to be in tables, so a job
@@ -381,7 +383,7 @@ impl StoreSide {
                     tracing::warn!(
                         %error,
                         "this node cannot take part in repair sessions, and the GC threshold does \
-                         not rise, until its store and the file FORGET can be written again"
+                         not rise, until its store and the file TOMBSTONE_GC can be written again"
                     );
                 });
                 None
@@ -405,7 +407,7 @@ impl StoreSide {
         if engine.has_damage_to_set_aside() && !membership.is_alone() {
             // Durable before the engine notes that the damage was dealt with: it would not ask for
             // this again.
-            self.step(writer, StoreEvent::Disturbed)?;
+            self.step(writer, StoreEvent::Voided)?;
             self.step(writer, StoreEvent::Damaged)?;
         }
         Ok(())
@@ -508,9 +510,9 @@ impl StoreSide {
             engine.apply_gc_threshold();
         }
         if next.has_other_part_than(&before) {
-            engine.raise_barrier(&[LateSource::Comparison, LateSource::Read])?;
-        } else if is != was && event != StoreEvent::Disturbed {
-            engine.raise_barrier(&[LateSource::Read])?;
+            engine.begin_generation(&[LateSource::Comparison, LateSource::Read])?;
+        } else if is != was && event != StoreEvent::Voided {
+            engine.begin_generation(&[LateSource::Read])?;
         }
         Ok(())
     }

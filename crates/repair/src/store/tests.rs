@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::io::ErrorKind;
 use std::path::Path;
 
-const GRACE_MS: u64 = 10_000;
+const GC_GRACE_MS: u64 = 10_000;
 const NOW_UNIX_MS: u64 = 1_800_000_000_000;
 /// How long before now what others name is at least.
 const LATEST_NAMED: u64 = 5_000;
@@ -114,7 +114,7 @@ impl TestNode {
             executor: Arc::clone(&executor) as Arc<dyn Executor>,
             engine: engine.clone(),
             membership: membership.clone(),
-            grace: Duration::from_millis(GRACE_MS),
+            gc_grace: Duration::from_millis(GC_GRACE_MS),
             members_hash: MEMBERS,
             present: self.drops_future.get().then(|| Box::new(|| at(0)) as _),
             trusted_unix_ms: Box::new(move || is_trusted.load(Relaxed).then_some(NOW_UNIX_MS)),
@@ -169,17 +169,17 @@ impl Opened {
 fn what_was_answered_holds_after_a_restart() {
     let node = TestNode::new();
     let opened = node.open();
-    let below = at(GRACE_MS + 5);
+    let below = at(GC_GRACE_MS + 5);
     assert!(matches!(
         opened.ask(BEGIN),
-        Some(SessionAnswer::Begun { latest, .. }) if latest == at(GRACE_MS)
+        Some(SessionAnswer::Begun { latest, .. }) if latest == at(GC_GRACE_MS)
     ));
     assert_eq!(node.stored().token, TOKEN);
     assert_eq!(
         opened.ask(closing(below)),
         Some(SessionAnswer::Closed(below))
     );
-    assert!(opened.refuses(at(GRACE_MS + 6)) && !opened.refuses(below));
+    assert!(opened.refuses(at(GC_GRACE_MS + 6)) && !opened.refuses(below));
     let finished = opened.ask(SessionRequest::Finish { below });
     assert_eq!(finished, Some(SessionAnswer::Synced { may_raise: true }));
     let before = opened.side.record();
@@ -188,7 +188,7 @@ fn what_was_answered_holds_after_a_restart() {
     for node in [node, crashed] {
         let opened = node.open();
         assert_eq!(opened.side.record(), before);
-        assert!(opened.refuses(at(GRACE_MS + 6)));
+        assert!(opened.refuses(at(GC_GRACE_MS + 6)));
         // It takes part in no attempt that it has forgotten, but hears how the last one ended.
         assert!(matches!(
             opened.ask(SessionRequest::Open { range: 1 }),
@@ -211,7 +211,7 @@ fn a_clock_that_is_not_trusted_closes_nothing() {
     node.is_trusted.store(false, Relaxed);
     let opened = node.open();
     opened.ask(BEGIN);
-    let closed = opened.ask(closing(at(GRACE_MS)));
+    let closed = opened.ask(closing(at(GC_GRACE_MS)));
     assert_eq!(closed, Some(SessionAnswer::Closed(Timestamp::ZERO)));
 }
 
@@ -219,7 +219,7 @@ fn a_clock_that_is_not_trusted_closes_nothing() {
 /// disk then is the old record or the next one.
 #[test]
 fn a_step_that_cannot_be_done_changes_nothing() {
-    let below = at(GRACE_MS);
+    let below = at(GC_GRACE_MS);
     let outcome = SessionRequest::Outcome {
         gc_threshold: below,
     };
@@ -237,7 +237,7 @@ fn a_step_that_cannot_be_done_changes_nothing() {
                 assert!(opened.ask(*step).is_some());
             }
             let before = opened.side.shared().state();
-            let of_record = |_, path: &Path| path.to_string_lossy().contains("FORGET");
+            let of_record = |_, path: &Path| path.to_string_lossy().contains("TOMBSTONE_GC");
             let fault = Fault::at(failing, ErrorKind::Other);
             node.disk.arm(fault.only(of_record));
             let answer = opened.ask(step);
@@ -265,13 +265,13 @@ fn a_step_that_cannot_be_done_changes_nothing() {
 
 #[test]
 fn a_store_that_is_behind_is_a_learner_durably_before_it_takes_the_threshold_over() {
-    let threshold = at(GRACE_MS);
+    let threshold = at(GC_GRACE_MS);
     for failing in 0.. {
         let node = TestNode::new();
         let opened = node.open();
         let of_records = |_, path: &Path| {
             let path = path.to_string_lossy();
-            path.contains("FORGET") || path.contains("CLUSTER")
+            path.contains("TOMBSTONE_GC") || path.contains("CLUSTER")
         };
         let fault = Fault::at(failing, ErrorKind::Other);
         node.disk.arm(fault.only(of_records));
@@ -295,7 +295,7 @@ fn a_store_that_is_behind_is_a_learner_durably_before_it_takes_the_threshold_ove
         assert_eq!(record.gc_threshold, threshold, "call {failing}");
         assert_eq!(record.token.attempt, u32::MAX);
         assert_eq!(opened.membership.replica_state(), ReplicaState::Learner);
-        let written = opened.write(at(GRACE_MS + 1), lsm::Admission::Ordinary);
+        let written = opened.write(at(GC_GRACE_MS + 1), lsm::Admission::Ordinary);
         assert!(
             matches!(written, Err(Error::Obsolete { .. })),
             "call {failing}: {written:?}"
@@ -310,18 +310,18 @@ fn a_store_that_is_behind_is_a_learner_durably_before_it_takes_the_threshold_ove
 fn a_voter_sets_nothing_aside_by_the_word_of_a_store_that_lacks_something() {
     let node = TestNode::new();
     let opened = node.open();
-    let old = at(GRACE_MS + 9);
+    let old = at(GC_GRACE_MS + 9);
     opened.write(old, lsm::Admission::Ordinary).unwrap();
-    opened.side.heard("b", at(GRACE_MS), false);
+    opened.side.heard("b", at(GC_GRACE_MS), false);
     opened.executor.run_all_due();
     assert!(opened.side.shared().is_behind());
     assert_eq!(opened.side.record(), StoreRecord::default());
     assert!(!opened.membership.replica_state().lacks());
     // A learner does.
     opened.membership.fall_behind().unwrap();
-    opened.side.heard("b", at(GRACE_MS), false);
+    opened.side.heard("b", at(GC_GRACE_MS), false);
     opened.executor.run_all_due();
-    assert_eq!(opened.side.record().gc_threshold, at(GRACE_MS));
+    assert_eq!(opened.side.record().gc_threshold, at(GC_GRACE_MS));
     assert_eq!(opened.engine.get(b"key").unwrap(), None);
 }
 
@@ -329,7 +329,7 @@ fn a_voter_sets_nothing_aside_by_the_word_of_a_store_that_lacks_something() {
 fn a_store_that_has_answered_for_a_threshold_keeps_what_it_has() {
     let node = TestNode::new();
     let opened = node.open();
-    let (old, below) = (at(GRACE_MS + 9), at(GRACE_MS));
+    let (old, below) = (at(GC_GRACE_MS + 9), at(GC_GRACE_MS));
     opened.write(old, lsm::Admission::Ordinary).unwrap();
     opened.ask(BEGIN);
     opened.ask(closing(below));
@@ -345,10 +345,10 @@ fn a_store_that_is_behind_sets_aside_what_it_has_below_the_threshold() {
     let node = TestNode::new();
     let opened = node.open();
     opened
-        .write(at(GRACE_MS + 9), lsm::Admission::Ordinary)
+        .write(at(GC_GRACE_MS + 9), lsm::Admission::Ordinary)
         .unwrap();
     let before = opened.side.shared().before_read();
-    opened.hear(at(GRACE_MS));
+    opened.hear(at(GC_GRACE_MS));
     assert_eq!(opened.engine.get(b"key").unwrap(), None);
     // A read that has begun before may have found it.
     assert!(opened.side.shared().was_set_aside_since(before));
@@ -359,9 +359,9 @@ fn a_store_that_is_behind_sets_aside_what_it_has_below_the_threshold() {
 fn what_is_to_be_set_aside_is_flushed_before_by_a_job_for_which_nobody_waits() {
     let node = TestNode::new();
     let opened = node.open();
-    opened.engine.write(value(at(GRACE_MS + 9))).unwrap();
+    opened.engine.write(value(at(GC_GRACE_MS + 9))).unwrap();
     assert_eq!(opened.engine.statistics().memtable_entries, 1);
-    opened.side.heard("b", at(GRACE_MS), true);
+    opened.side.heard("b", at(GC_GRACE_MS), true);
     opened.executor.run_class(JobClass::Owner);
     assert_eq!(opened.engine.statistics().memtable_entries, 1);
     opened.executor.run_class(JobClass::Scan);
@@ -372,13 +372,13 @@ fn what_is_to_be_set_aside_is_flushed_before_by_a_job_for_which_nobody_waits() {
 }
 
 #[test]
-fn a_session_that_is_disturbed_does_not_raise_the_threshold_after_a_restart_either() {
+fn a_session_that_is_voided_does_not_raise_the_threshold_after_a_restart_either() {
     let node = TestNode::new();
     let opened = node.open();
-    let below = at(GRACE_MS);
+    let below = at(GC_GRACE_MS);
     opened.ask(BEGIN);
     opened.ask(closing(below));
-    let mut noted = opened.side.disturbed();
+    let mut noted = opened.side.void_session();
     assert!(noted.try_recv().is_err());
     opened.executor.run_all_due();
     noted.try_recv().unwrap();
@@ -404,7 +404,7 @@ fn a_loss_forgets_the_session() {
     let opened = node.open();
     opened.ask(BEGIN);
     opened.membership.fall_behind().unwrap();
-    let refused = opened.ask(closing(at(GRACE_MS)));
+    let refused = opened.ask(closing(at(GC_GRACE_MS)));
     let greatest = Token {
         attempt: u32::MAX,
         ..TOKEN
@@ -423,10 +423,10 @@ fn a_loss_forgets_the_session() {
 fn what_was_admitted_for_a_session_is_refused_once_that_has_ended() {
     let node = TestNode::new();
     let opened = node.open();
-    let below = at(GRACE_MS);
+    let below = at(GC_GRACE_MS);
     opened.ask(BEGIN);
     opened.ask(closing(below));
-    let old = value(at(GRACE_MS + 1));
+    let old = value(at(GC_GRACE_MS + 1));
     let admit = |token| opened.side.admits(&old, false, token);
     let early = admit(TOKEN).unwrap();
     assert!(matches!(early, lsm::Admission::Late { .. }));
@@ -434,7 +434,7 @@ fn what_was_admitted_for_a_session_is_refused_once_that_has_ended() {
     opened.write(old.timestamp(), early).unwrap();
     opened.ask(SessionRequest::Finish { below });
     assert_eq!(admit(TOKEN), Err(Miss::Refused));
-    let written = opened.write(at(GRACE_MS + 2), early);
+    let written = opened.write(at(GC_GRACE_MS + 2), early);
     assert!(matches!(written, Err(Error::Overloaded)), "{written:?}");
     let new = value(below);
     let admission = opened.side.admits(&new, false, TOKEN);
@@ -447,13 +447,13 @@ fn a_step_of_the_scan_ends_what_read_repairs_were_admitted_before() {
     let opened = node.open();
     opened.ask(BEGIN);
     opened.side.set_ahead(b"a", None);
-    opened.ask(closing(at(GRACE_MS)));
+    opened.ask(closing(at(GC_GRACE_MS)));
     let admission = lsm::Admission::Late {
         gc_threshold: Timestamp::ZERO,
-        barrier: opened.engine.barrier(LateSource::Read),
+        generation: opened.engine.generation(LateSource::Read),
     };
     opened.side.scan_begins().unwrap();
-    let written = opened.write(at(GRACE_MS + 1), admission);
+    let written = opened.write(at(GC_GRACE_MS + 1), admission);
     assert!(matches!(written, Err(Error::Overloaded)), "{written:?}");
 }
 
@@ -475,7 +475,10 @@ fn a_threshold_from_the_future_is_not_believed_and_an_operator_can_lower_the_own
     node.drops_future.set(true);
     let opened = node.open();
     let record = opened.side.record();
-    assert_eq!((record.closed, record.gc_threshold), (at(0), at(GRACE_MS)));
+    assert_eq!(
+        (record.closed, record.gc_threshold),
+        (at(0), at(GC_GRACE_MS))
+    );
     assert_eq!(node.stored(), record);
 }
 
@@ -500,8 +503,8 @@ fn nodes_that_lower_their_thresholds_at_different_moments_are_not_behind_each_ot
     stored.store(&*node.memory, Path::new("/store")).unwrap();
     node.drops_future.set(true);
     let opened = node.open();
-    assert_eq!(opened.side.record().gc_threshold, at(GRACE_MS));
-    let of_later_node = at(GRACE_MS - 20);
+    assert_eq!(opened.side.record().gc_threshold, at(GC_GRACE_MS));
+    let of_later_node = at(GC_GRACE_MS - 20);
     opened.hear(of_later_node);
     assert_eq!(opened.side.record().gc_threshold, of_later_node);
     assert!(!opened.membership.replica_state().lacks());

@@ -67,7 +67,7 @@ const DELAYS_MAX: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkKind {
     /// Repairs; a rebuild is a full repair.
-    Sweep,
+    Repair,
     /// Delivery of hints.
     Hints,
     /// Compaction.
@@ -76,12 +76,12 @@ pub enum WorkKind {
 
 impl WorkKind {
     /// Every kind.
-    pub const ALL: [Self; 3] = [Self::Sweep, Self::Hints, Self::Compaction];
+    pub const ALL: [Self; 3] = [Self::Repair, Self::Hints, Self::Compaction];
 
     /// The kind as metrics name it.
     pub fn word(self) -> &'static str {
         match self {
-            Self::Sweep => "repair",
+            Self::Repair => "repair",
             Self::Hints => "hints",
             Self::Compaction => "compaction",
         }

@@ -48,16 +48,19 @@ fn the_floor_of_overdue_work_is_doubled_up_to_a_bound_and_no_other_is() {
     let (background, _clock) = overloaded_now();
     let took = Duration::from_micros(500);
     for (doublings, share) in [(1, 0.04), (2, 0.08), (3, 0.16), (u32::MAX, 0.16), (0, 0.02)] {
-        background.set_overdue(WorkKind::Sweep, doublings);
-        let rest = background.rest_after(WorkKind::Sweep, took);
+        background.set_overdue(WorkKind::Repair, doublings);
+        let rest = background.rest_after(WorkKind::Repair, took);
         let used = took.as_secs_f64() / (took + rest).as_secs_f64();
         assert!((used - share).abs() < 1e-6, "{used} {share}");
         assert_eq!(background.floor(WorkKind::Hints), SHARE_MIN);
     }
     // What clients leave may be more.
     let background = Background::new(Arc::new(ManualClock::new(0)));
-    background.set_overdue(WorkKind::Sweep, 3);
-    assert_eq!(background.rest_after(WorkKind::Sweep, took), Duration::ZERO);
+    background.set_overdue(WorkKind::Repair, 3);
+    assert_eq!(
+        background.rest_after(WorkKind::Repair, took),
+        Duration::ZERO
+    );
 }
 
 #[test]
@@ -78,7 +81,10 @@ fn a_rest_is_bounded_and_shorter_the_more_urgent_the_work_is() {
 fn work_on_an_idle_machine_does_not_rest() {
     let background = Background::new(Arc::new(ManualClock::new(0)));
     let long = Duration::from_secs(1);
-    assert_eq!(background.rest_after(WorkKind::Sweep, long), Duration::ZERO);
+    assert_eq!(
+        background.rest_after(WorkKind::Repair, long),
+        Duration::ZERO
+    );
 }
 
 #[test]
@@ -96,7 +102,7 @@ fn one_late_probe_is_no_queue() {
     assert_eq!(background.status().queueing_delay.0, late);
 }
 
-/// A job class of sweeps whose jobs take two milliseconds, and note when they end.
+/// A job class of repairs whose jobs take two milliseconds, and note when they end.
 struct JobClass {
     background: Arc<Background>,
     clock: Arc<ManualClock>,
@@ -111,7 +117,7 @@ impl JobClass {
     fn new() -> Self {
         let (background, clock) = overloaded_now();
         let executor = Arc::new(StepExecutor::new(Arc::clone(&clock)));
-        let (kind, class) = (WorkKind::Sweep, lsm::JobClass::Scan);
+        let (kind, class) = (WorkKind::Repair, lsm::JobClass::Scan);
         Self {
             pacer: Pacer::new(
                 Arc::clone(&background),
@@ -164,10 +170,10 @@ fn a_job_class_does_not_rest_for_the_time_that_it_waits_for_a_processor() {
     class.executor.run_until_idle();
     let waits = 8 * TOOK;
     let clock = Arc::clone(&class.clock);
-    let worked = class.background.times(WorkKind::Sweep).0;
+    let worked = class.background.times(WorkKind::Repair).0;
     class.pacer.spawn(move || clock.wait_for_processor(waits));
     class.executor.run_until_idle();
-    assert_eq!(class.background.times(WorkKind::Sweep).0, worked);
+    assert_eq!(class.background.times(WorkKind::Repair).0, worked);
     class.spawn();
     class.executor.run_until_idle();
     assert_eq!(class.gaps(), [TOOK.mul_f64(1.0 / SHARE_MIN) + waits]);
@@ -200,7 +206,7 @@ impl lsm::Executor for Jobs {
 fn jobs_run_in_their_order_and_go_with_their_executor() {
     let (background, _clock) = overloaded_now();
     let executor = Arc::new(Jobs::default());
-    let (kind, class) = (WorkKind::Sweep, lsm::JobClass::Scan);
+    let (kind, class) = (WorkKind::Repair, lsm::JobClass::Scan);
     let pacer = Pacer::new(background, kind, Arc::clone(&executor) as _, class);
     let ran: Arc<Mutex<Vec<u32>>> = Arc::default();
     let spawn = |number| {

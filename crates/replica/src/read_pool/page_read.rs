@@ -106,8 +106,8 @@ impl PageRead {
         let is_short = entry.value_bytes().len() <= LONG_VALUE_BYTES;
         match part {
             Part::None => None,
-            Part::Replica => Some(PageItem::of(entry, false, true)),
-            Part::Sender => Some(PageItem::of(entry, is_short, true)),
+            Part::Replica => Some(PageItem::of(entry, false)),
+            Part::Sender => Some(PageItem::of(entry, is_short)),
         }
     }
 }

@@ -58,7 +58,7 @@ impl HintReceiver for ReplicaHints {
             PeerAnswer::Found(_)
             | PeerAnswer::FoundBehind { .. }
             | PeerAnswer::Session(_)
-            | PeerAnswer::Pulled(_)
+            | PeerAnswer::Streamed(_)
             | PeerAnswer::Paged(_)
             | PeerAnswer::Examined(_) => Err(Miss::Failed),
         }

@@ -95,7 +95,7 @@ impl TimestampAllocator {
         {
             return Err(NoTimestamp::Far);
         }
-        if !self.is_vouched(state, now) {
+        if !self.is_confirmed(state, now) {
             let is_compared = self
                 .peer_clocks
                 .all_ahead_ms(now)

@@ -15,7 +15,7 @@
 //! been issued yet. Magic, version and checksum stay where they are in every version of the format.
 
 use base::{ByteReader, Timestamp};
-use lsm::disk::replace_file;
+use lsm::disk::{rename_old_file, replace_file};
 use lsm::{Disk, DiskFile, Error};
 use std::io;
 use std::ops::RangeInclusive;
@@ -69,7 +69,8 @@ impl TimestampBoundFile {
         let path = folder.join(FILE);
         let file = match disk.open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                if !takes_old_file(disk, folder, &path)? {
+                // To begin at zero beside a file of the old name would give timestamps again.
+                if !rename_old_file(disk, folder, OLD_FILE, FILE)? {
                     replace_file(disk, folder, FILE, &new_file())?;
                 }
                 disk.open(&path)
@@ -118,21 +119,6 @@ impl TimestampBoundFile {
         self.slot = (self.slot + 1) % SLOTS;
         Ok(())
     }
-}
-
-/// Renames the file of a build before the present name, durably, if there is one. To begin at
-/// zero beside it would give timestamps again.
-fn takes_old_file(disk: &dyn Disk, folder: &Path, path: &Path) -> Result<bool, Error> {
-    let old = folder.join(OLD_FILE);
-    match disk.open(&old) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        opened => opened.map_err(|error| Error::io("open", &old, error))?,
-    };
-    disk.rename(&old, path)
-        .map_err(|error| Error::io("rename", &old, error))?;
-    disk.sync_folder(folder)
-        .map_err(|error| Error::sync(folder, error))?;
-    Ok(true)
 }
 
 /// The bytes of a new file, whose first slot counts.
@@ -273,7 +259,7 @@ mod tests {
 
     #[test]
     fn the_format_is_that_of_version_1() {
-        let fixture = include_bytes!("../../tests/fixtures/ceiling-v1");
+        let fixture = include_bytes!("../../tests/fixtures/timestamp-bound-v1");
         let disk = disk();
         let (mut file, found) = open(&disk);
         assert_eq!(found, Timestamp::ZERO);
@@ -411,7 +397,7 @@ mod tests {
 
     #[test]
     fn the_decoder_survives_mutations_of_a_valid_file() {
-        let fixture = include_bytes!("../../tests/fixtures/ceiling-v1");
+        let fixture = include_bytes!("../../tests/fixtures/timestamp-bound-v1");
         let mut random = fastrand::Rng::with_seed(7);
         for _ in 0..3_000 {
             let mut bytes = fixture.to_vec();

@@ -12,8 +12,8 @@
 //!   clock has leapt beyond the timestamp bound, for example after a pause of the process.
 //! - **Near the time.** A wrong clock would timestamp versions that nobody can overwrite until
 //!   their time comes. Therefore a node with peers allocates no timestamp after a start until a
-//!   peer whose clock is near has vouched for this node's clock and has said what timestamps it has
-//!   seen (`vouching`). The same holds after its clock was set by more than the clock bound. It allocates
+//!   peer whose clock is near has confirmed this node's clock and has said what timestamps it has
+//!   seen (`confirmation`). The same holds after its clock was set by more than the clock bound. It allocates
 //!   no timestamp while its clock is far from the clocks of most peers
 //!   ([`ClockBound::may_allocate_timestamps`]), and no timestamp that a peer would refuse
 //!   ([`ClockBound::accepts`]). A node alone has no peers to ask, and none to mislead.
@@ -28,12 +28,12 @@
 
 mod allocate;
 mod bound_file;
+mod confirmation;
 mod peer_clocks;
 mod pending;
 mod raising;
 mod refusal;
 mod status;
-mod vouching;
 
 #[cfg(test)]
 mod tests;
@@ -108,8 +108,8 @@ struct AllocatorState {
     /// Until when writes wait for a first peer, on the monotonic clock.
     first_peer_deadline: Duration,
     /// How far the wall clock was ahead of the monotonic clock when a peer last
-    /// vouched for it, in milliseconds.
-    vouched_ahead_ms: Option<i64>,
+    /// confirmed it, in milliseconds.
+    confirmed_ahead_ms: Option<i64>,
     /// The greatest timestamps that peers have issued or seen. A peer's timestamp waits here
     /// until this clock can judge it, and is observed then.
     greatest_seen_by_peers: BTreeMap<NodeId, Timestamp>,
@@ -155,7 +155,7 @@ impl TimestampAllocator {
                 reservation: TimestampReservation::new(reservation_max, Timestamp::ZERO),
                 is_raising: false,
                 first_peer_deadline: Duration::ZERO,
-                vouched_ahead_ms: None,
+                confirmed_ahead_ms: None,
                 greatest_seen_by_peers: BTreeMap::new(),
                 observed_peers: BTreeSet::new(),
                 new_since: None,

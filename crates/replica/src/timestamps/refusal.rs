@@ -20,7 +20,7 @@ pub enum NoTimestamp {
          confirms its own. Start another node, or see in this node's log why they do not connect"
     )]
     Unmet,
-    /// No peer has vouched for the node's clock since the start, or since the clock was set,
+    /// No peer has confirmed the node's clock since the start, or since the clock was set,
     /// although it was compared.
     #[error(
         "this node's clock may be wrong: the clocks of the nodes that it has met differ from it by \

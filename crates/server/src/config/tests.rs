@@ -89,13 +89,13 @@ fn chunked_batches_take_a_quarter_of_a_sixteenth() {
 }
 
 #[test]
-fn ranges_of_sweeps_take_a_small_part_of_the_memory() {
+fn ranges_of_repairs_take_a_small_part_of_the_memory() {
     for (memory_mib, range_mib) in [(128, 4), (256, 4), (512, 16), (65_536, 16)] {
         let mut config = member(&ONE_MACHINE);
         config.set_memory_bytes(memory_mib << 20);
         let range_bytes = config.memory_split().node.repair_range_bytes_max();
         assert_eq!(range_bytes >> 20, range_mib, "{memory_mib} MiB");
-        // Two ranges of a pass, and twice a range pulled of each.
+        // Two ranges of a session, and twice a range streamed of each.
         assert!(2 * 2 * range_bytes as u64 <= config.memory_bytes / 8);
     }
 }

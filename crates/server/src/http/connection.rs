@@ -90,7 +90,7 @@ pub(crate) async fn serve(
         }
         Entered::Ended => return,
     };
-    let _sealed = channel
+    let _shed = channel
         .wire
         .borrow()
         .tls()

@@ -5,7 +5,7 @@
 //!   call. Long values are written without copying them.
 //! - Pauses: after a refusal the channel neither reads nor lets hyper continue
 //!   until `paused_connections` resumes it.
-//! - TLS: below all of this lies the `wire`, which seals bytes or does not. What is
+//! - TLS: below all of this lies the `wire`, which encrypts bytes or does not. What is
 //!   gathered becomes one record, or a few if the answer is a scan.
 //! - Memory: what the node holds for a connection counts. Heads count beyond a few
 //!   KiB (`Channel::cover_head`), answers when the client does not read
@@ -78,8 +78,8 @@ impl Buffers {
 /// The socket of a connection.
 pub(crate) struct Channel {
     pub(crate) wire: RefCell<Wire>,
-    /// How many bytes TLS has sealed since the kernel last had all of them.
-    sealed: Cell<usize>,
+    /// How many bytes TLS has encrypted since the kernel last had all of them.
+    encrypted: Cell<usize>,
     /// Answers that are gathered and not yet written.
     gathered: RefCell<Vec<u8>>,
     gathered_bytes_max: Cell<usize>,
@@ -108,7 +108,7 @@ impl Channel {
             is_head_refused: Cell::new(false),
             unsent: UnsentAnswer::new(Rc::clone(&buffers.unsent_answers)),
             wire: RefCell::new(wire),
-            sealed: Cell::new(0),
+            encrypted: Cell::new(0),
             gathered: RefCell::default(),
             gathered_bytes_max: Cell::new(GATHERED_BYTES_MAX),
             buffers,
@@ -319,7 +319,7 @@ impl Channel {
         }
         drop(gathered);
         let result = match result {
-            Poll::Ready(Ok(())) => self.poll_flush_sealed(cx),
+            Poll::Ready(Ok(())) => self.poll_flush_encrypted(cx),
             result => result,
         };
         if result.is_ready() {
@@ -328,15 +328,15 @@ impl Channel {
         result
     }
 
-    /// Writes what TLS has sealed.
-    fn poll_flush_sealed(&self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        if self.sealed.get() == 0 {
+    /// Writes what TLS has encrypted.
+    fn poll_flush_encrypted(&self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        if self.encrypted.get() == 0 {
             return Poll::Ready(Ok(()));
         }
         let flushed = self.wire.borrow_mut().poll_flush(cx);
         match flushed {
             Poll::Ready(Ok(())) => {
-                self.sealed.set(0);
+                self.encrypted.set(0);
                 self.progress.sent(0);
                 self.unsent.remove();
             }
@@ -383,9 +383,9 @@ impl Channel {
                 let is_behind = wire.is_behind();
                 drop(wire);
                 if is_behind {
-                    self.sealed.set(self.sealed.get() + sent);
+                    self.encrypted.set(self.encrypted.get() + sent);
                 } else {
-                    self.sealed.set(0);
+                    self.encrypted.set(0);
                     if sent == bytes {
                         self.unsent.remove();
                     }
@@ -401,10 +401,10 @@ impl Channel {
     }
 
     /// The kernel takes nothing more, and `gathered` bytes wait beside those that TLS has
-    /// sealed and those of the answer.
+    /// encrypted and those of the answer.
     fn note_blocked(&self, gathered: usize) {
         self.progress.blocked();
-        let waiting = gathered + self.sealed.get() + self.progress.answer_bytes();
+        let waiting = gathered + self.encrypted.get() + self.progress.answer_bytes();
         self.unsent.add(&self.progress, waiting);
     }
 }

@@ -6,7 +6,7 @@
 //! block no client at another.
 //!
 //! - [`ConnectionSlots`](connection_slots::ConnectionSlots): open connections.
-//! - `channel` moves the bytes of a connection over a `wire`, plain or sealed by `tls`.
+//! - `channel` moves the bytes of a connection over a `wire`, plain or encrypted by `tls`.
 //! - `slow_clients` finds stalled connections; `unsent_answers` bounds the bytes of short answers
 //!   whose clients do not read.
 //! - `paused_connections` delays the connections of refused requests.

@@ -106,22 +106,22 @@ mod tests {
         for (own, links, expected) in [
             // Alone, or the first one to be started.
             (Voter, &[][..], true),
-            (Starting, &[away, away], true),
-            (Starting, &[away, connecting], false),
-            (Starting, &[away, unreached], false),
-            (Starting, &[away, unserved], false),
+            (Starting, &[&away, &away], true),
+            (Starting, &[&away, &connecting], false),
+            (Starting, &[&away, &unreached], false),
+            (Starting, &[&away, &unserved], false),
             // Neither can count before the last one is there.
-            (Starting, &[away, unsettled], true),
-            (Starting, &[silent, unsettled], true),
+            (Starting, &[&away, &unsettled], true),
+            (Starting, &[&silent, &unsettled], true),
             // The last one.
-            (Starting, &[met, met], false),
-            (Voter, &[met, unsettled], false),
-            (Voter, &[met, unreached], false),
-            (Voter, &[met, met], true),
-            (Learner, &[met, met], true),
+            (Starting, &[&met, &met], false),
+            (Voter, &[&met, &unsettled], false),
+            (Voter, &[&met, &unreached], false),
+            (Voter, &[&met, &met], true),
+            (Learner, &[&met, &met], true),
         ] {
             assert_eq!(
-                has_met_peers(own, links.iter().copied()),
+                has_met_peers(own, links.iter().copied().cloned()),
                 expected,
                 "{own:?} {links:?}"
             );

@@ -213,7 +213,7 @@ impl ListenerTls {
                 progress.enter(Phase::Idle);
                 metrics.done();
                 let records = RecordMemory::new(Rc::clone(&quotas.records), owner, progress);
-                Entered::Wire(Wire::sealed(stream, records))
+                Entered::Wire(Wire::encrypted(stream, records))
             }
             Some(Err((error, stream))) => {
                 let failure = HandshakeFailure::of(&error);

@@ -1,7 +1,7 @@
-//! The bytes of a connection on their way to and from the kernel: plain, or sealed by
+//! The bytes of a connection on their way to and from the kernel: plain, or encrypted by
 //! TLS.
 //!
-//! rustls holds what it has sealed and the kernel has not taken, up to its own bound of
+//! rustls holds what it has encrypted and the kernel has not taken, up to its own bound of
 //! 64 KiB, and what it has received of a record, up to 18 KiB, or of a message of the
 //! handshake in several records, up to 64 KiB. The first counts like other unsent bytes
 //! (`channel`). The second takes memory that the connections of a runtime share, beyond the
@@ -32,11 +32,11 @@ pub(crate) enum Wire {
     /// Without TLS.
     Plain(TcpStream),
     /// With TLS.
-    Sealed(Box<SealedStream>),
+    Encrypted(Box<EncryptedStream>),
 }
 
 /// A TLS stream, and the memory that its incomplete record takes.
-pub(crate) struct SealedStream {
+pub(crate) struct EncryptedStream {
     stream: TlsStream<CountedStream>,
     records: RecordMemory,
     /// What [`CountedStream::received`] was when the last plaintext came.
@@ -93,8 +93,8 @@ impl RecordMemory {
 
 impl Wire {
     /// The wire over a TLS stream whose handshake is over.
-    pub(crate) fn sealed(stream: TlsStream<CountedStream>, records: RecordMemory) -> Self {
-        Self::Sealed(Box::new(SealedStream {
+    pub(crate) fn encrypted(stream: TlsStream<CountedStream>, records: RecordMemory) -> Self {
+        Self::Encrypted(Box::new(EncryptedStream {
             counted: stream.get_ref().0.received,
             stream,
             records,
@@ -105,7 +105,7 @@ impl Wire {
     pub(crate) fn socket(&self) -> &TcpStream {
         match self {
             Self::Plain(stream) => stream,
-            Self::Sealed(sealed) => &sealed.stream.get_ref().0.stream,
+            Self::Encrypted(encrypted) => &encrypted.stream.get_ref().0.stream,
         }
     }
 
@@ -113,7 +113,7 @@ impl Wire {
     pub(crate) fn tls(&self) -> Option<&ServerConnection> {
         match self {
             Self::Plain(_) => None,
-            Self::Sealed(sealed) => Some(sealed.stream.get_ref().1),
+            Self::Encrypted(encrypted) => Some(encrypted.stream.get_ref().1),
         }
     }
 
@@ -121,7 +121,7 @@ impl Wire {
     pub(crate) fn into_stream(self) -> Box<dyn peer::Stream> {
         match self {
             Self::Plain(stream) => Box::new(stream),
-            Self::Sealed(sealed) => Box::new(sealed.stream),
+            Self::Encrypted(encrypted) => Box::new(encrypted.stream),
         }
     }
 
@@ -142,11 +142,11 @@ impl Wire {
                 take(buffer.filled());
                 Poll::Ready(Ok(buffer.filled().len()))
             }
-            Self::Sealed(sealed) => {
-                let plaintext = ready!(sealed.poll_fill(cx))?;
+            Self::Encrypted(encrypted) => {
+                let plaintext = ready!(encrypted.poll_fill(cx))?;
                 let bytes = plaintext.len().min(bytes_max);
                 take(&plaintext[..bytes]);
-                Pin::new(&mut sealed.stream).consume(bytes);
+                Pin::new(&mut encrypted.stream).consume(bytes);
                 Poll::Ready(Ok(bytes))
             }
         }
@@ -156,7 +156,7 @@ impl Wire {
     pub(crate) fn has_incomplete_record(&self) -> bool {
         match self {
             Self::Plain(_) => false,
-            Self::Sealed(sealed) => sealed.incomplete_bytes() > 0,
+            Self::Encrypted(encrypted) => encrypted.incomplete_bytes() > 0,
         }
     }
 
@@ -172,7 +172,7 @@ impl Wire {
                     Poll::Pending => false,
                 }
             }
-            Self::Sealed(sealed) => match sealed.poll_fill(cx) {
+            Self::Encrypted(encrypted) => match encrypted.poll_fill(cx) {
                 Poll::Ready(Ok(plaintext)) => plaintext.is_empty(),
                 Poll::Ready(Err(_)) => true,
                 Poll::Pending => false,
@@ -180,7 +180,7 @@ impl Wire {
         }
     }
 
-    /// Writes, or seals to be written. Slices share records.
+    /// Writes, or encrypts to be written. Slices share records.
     pub(crate) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -190,23 +190,25 @@ impl Wire {
             // One slice is cheaper without a vector.
             (Self::Plain(stream), [slice]) => Pin::new(stream).poll_write(cx, slice),
             (Self::Plain(stream), _) => Pin::new(stream).poll_write_vectored(cx, slices),
-            (Self::Sealed(sealed), [slice]) => Pin::new(&mut sealed.stream).poll_write(cx, slice),
-            (Self::Sealed(sealed), _) => {
-                Pin::new(&mut sealed.stream).poll_write_vectored(cx, slices)
+            (Self::Encrypted(encrypted), [slice]) => {
+                Pin::new(&mut encrypted.stream).poll_write(cx, slice)
+            }
+            (Self::Encrypted(encrypted), _) => {
+                Pin::new(&mut encrypted.stream).poll_write_vectored(cx, slices)
             }
         }
     }
 
-    /// Whether bytes are sealed that the kernel has not taken.
+    /// Whether bytes are encrypted that the kernel has not taken.
     pub(crate) fn is_behind(&self) -> bool {
         self.tls().is_some_and(|tls| tls.wants_write())
     }
 
-    /// Writes what is sealed.
+    /// Writes what is encrypted.
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(_) => Poll::Ready(Ok(())),
-            Self::Sealed(sealed) => Pin::new(&mut sealed.stream).poll_flush(cx),
+            Self::Encrypted(encrypted) => Pin::new(&mut encrypted.stream).poll_flush(cx),
         }
     }
 
@@ -214,12 +216,12 @@ impl Wire {
     pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Self::Sealed(sealed) => Pin::new(&mut sealed.stream).poll_shutdown(cx),
+            Self::Encrypted(encrypted) => Pin::new(&mut encrypted.stream).poll_shutdown(cx),
         }
     }
 }
 
-impl SealedStream {
+impl EncryptedStream {
     /// What was received of a record that is not complete, in bytes.
     fn incomplete_bytes(&self) -> u64 {
         self.stream.get_ref().0.received - self.counted

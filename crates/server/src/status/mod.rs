@@ -23,13 +23,13 @@ use crate::net::ListenerShared;
 use crate::net::tls::ListenerTls;
 use api::status::{
     BackgroundWork, Clock, Compaction, EndedRepairs, Hints, MayBeLost, Member, RebuildOverview,
-    Repair, RunningRepair, SetAside, Status, Store, Tls, TokensFile,
+    Repair, RunningRepair, SetAside, Status, Store, Tls, TlsFailure, TokensFile,
 };
 use cluster::comparison::RepairKind;
 use cluster::{NodeId, ReplicaState};
 use lsm::Statistics;
 use node::{NoTimestamp, NodeSnapshot};
-use peer::LinkStatus;
+use peer::{LinkProblem, LinkStatus};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -100,7 +100,7 @@ fn may_be_lost(name: &str, snapshot: &NodeSnapshot) -> Option<MayBeLost> {
             since_full_repair: report.loss.since_full_session,
             set_aside,
             incomplete: report.loss.has_unknown,
-            filled: report.is_over,
+            rebuilt: report.is_over,
             nodes: report.nodes.clone(),
         });
     }
@@ -114,7 +114,7 @@ fn may_be_lost(name: &str, snapshot: &NodeSnapshot) -> Option<MayBeLost> {
         since_full_repair: 0,
         set_aside,
         incomplete: false,
-        filled: snapshot.replica_state.is_voter(),
+        rebuilt: snapshot.replica_state.is_voter(),
         nodes: vec![name.to_owned()],
     })
 }
@@ -206,6 +206,14 @@ fn tls(tls: &ListenerTls) -> Tls {
     }
 }
 
+fn tls_failure(failure: &tls::TlsFailure) -> TlsFailure {
+    TlsFailure {
+        reason: failure.kind.word().to_owned(),
+        cause: failure.cause.clone(),
+        remedy: failure.remedy.clone(),
+    }
+}
+
 /// The nodes of the cluster, in the order of their names.
 fn members(
     shared: &ListenerShared,
@@ -223,6 +231,7 @@ fn members(
         let waiting = snapshot.hints.get(node.index()).copied();
         let waiting = waiting.unwrap_or_default();
         let last_equal = snapshot.repair.last_equal.get(node.index());
+        let problem = link.and_then(|link| link.problem.as_ref());
         Member {
             name: members.name(node).to_owned(),
             url: members.url(node).to_string(),
@@ -234,9 +243,8 @@ fn members(
             down_seconds: link
                 .and_then(|link| link.down_for)
                 .map(|down_for| down_for.as_secs()),
-            problem: link
-                .and_then(|link| link.problem)
-                .map(|problem| problem.word().to_owned()),
+            problem: problem.map(|problem| problem.word().to_owned()),
+            tls_failure: problem.and_then(LinkProblem::tls_failure).map(tls_failure),
             hints: waiting.hints,
             hint_bytes: waiting.bytes,
             last_repair_unix_ms: last_equal.and_then(|equal| equal.any_unix_ms),
@@ -261,10 +269,10 @@ fn repair(shared: &ListenerShared, snapshot: &NodeSnapshot) -> Repair {
             last_duration_ms: ended.last_end_unix_ms.map(|_| duration),
         }
     };
-    let running = status.running.iter().map(|pass| RunningRepair {
-        kind: pass.kind.word().to_owned(),
-        began_unix_ms: pass.began_unix_ms,
-        ranges: pass.ranges,
+    let running = status.running.iter().map(|session| RunningRepair {
+        kind: session.kind.word().to_owned(),
+        began_unix_ms: session.began_unix_ms,
+        ranges: session.ranges,
     });
     Repair {
         running: running.collect(),

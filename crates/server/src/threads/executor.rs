@@ -20,7 +20,7 @@ pub(crate) struct ThreadExecutor {
     flush: Arc<JobQueue>,
     compaction: Arc<JobQueue>,
     owner: Arc<JobQueue>,
-    sweep: Arc<JobQueue>,
+    scan: Arc<JobQueue>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -37,7 +37,7 @@ impl ThreadExecutor {
             flush: class(),
             compaction: class(),
             owner: class(),
-            sweep: class(),
+            scan: class(),
             threads: Mutex::default(),
         };
         // Every writer waits for the commit, which needs little processor time but
@@ -91,7 +91,7 @@ impl ThreadExecutor {
             JobClass::Flush => &self.flush,
             JobClass::Compaction => &self.compaction,
             JobClass::Owner => &self.owner,
-            JobClass::Scan => &self.sweep,
+            JobClass::Scan => &self.scan,
         }
     }
 }

@@ -173,7 +173,7 @@ fn a_start_alone_among_peers_that_are_down_timestamps_nothing_until_one_is_up() 
     let reply = cluster.client(0).put(target, b"v");
     assert!(refused_for_the_clock(&reply), "{}", reply.status);
     cluster.start_node(2);
-    until("a peer vouches for the node's clock", || {
+    until("a peer confirms the node's clock", || {
         cluster
             .client(0)
             .put("/v0/entity?id=k&replicas=2/3", b"v")

@@ -135,8 +135,15 @@ fn a_failed_put_says_what_each_replica_did() {
     browser.evaluate("document.querySelector('#value').focus()");
     browser.type_text("value");
     browser.evaluate("document.querySelector('form.stack').requestSubmit()");
-    browser.wait_for_text(RECEIPT, "Not stored: Not Enough Replicas");
+    browser.wait_for_text(RECEIPT, "Not acknowledged; 2 copies hold it");
     browser.wait_for_text(RECEIPT, "b refused: it cannot be reached");
+    // So it is with a deletion.
+    browser.evaluate("document.querySelector('.danger').focus()");
+    browser.press("Enter");
+    browser.press("Enter");
+    browser.wait_for_text(RECEIPT, "Not acknowledged; 2 copies hold the deletion");
+    browser.evaluate("document.querySelector('#value').focus()");
+    browser.type_text("value");
     // With 2 of 3 it goes through, and the node that is down has nothing of it.
     browser.choose("#ack", "2");
     browser.evaluate("document.querySelector('form.stack').requestSubmit()");

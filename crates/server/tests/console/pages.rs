@@ -155,8 +155,18 @@ fn the_console_works_while_all_other_nodes_are_down() {
     cluster.stop_node(1);
     cluster.stop_node(2);
     browser.open(&format!("{origin}/"));
-    browser.wait_for_text(".lead.bad", "1 of 3 nodes is up, but 2 of 3 must answer");
-    browser.wait_for("document.querySelectorAll('.advice li.bad').length === 2");
+    // It may as well be the one that is cut off, so it blames nobody.
+    browser.wait_for_text(".lead.bad", "a reaches none of the other 2 nodes");
+    browser.wait_for_text(
+        ".advice li.bad",
+        "a: it has reached none of the 2 other nodes",
+    );
+    assert_eq!(
+        browser.evaluate("document.querySelectorAll('.advice li.bad').length"),
+        1
+    );
+    browser.wait_for("document.querySelectorAll('.card.idle').length === 2");
+    browser.wait_for("document.querySelectorAll('.actor.unseen').length === 2");
     // What this node has can be read from it alone.
     browser.evaluate("location.hash = '#/keys?key=k'");
     browser.wait_for("document.querySelector('#ack') !== null");
@@ -245,4 +255,84 @@ fn charts_are_read_with_the_arrow_keys() {
     // Of which requests took how long there is a map.
     browser.wait_for("document.querySelectorAll('.chart')[3].querySelector('.cell') !== null");
     browser.assert_calm(&origin);
+}
+
+/// Has the page see so many nodes, whatever the node says.
+fn many_nodes(nodes: usize) -> String {
+    format!(
+        "globalThis.count = {nodes};
+        const real = globalThis.fetch;
+        globalThis.fetch = async (path, options) => {{
+            const answer = await real(path, options);
+            if (!String(path).startsWith('/v0/status')) return answer;
+            const status = await answer.json();
+            const [own] = status.cluster;
+            status.cluster = Array.from({{ length: globalThis.count }}, (_, index) =>
+                index === 0 ? own : {{ ...own, name: `node-${{index + 1}}`, state: 'up' }});
+            status.cluster.sort((one, other) => one.name < other.name ? -1 : 1);
+            return new Response(JSON.stringify(status), answer);
+        }};"
+    )
+}
+
+#[test]
+fn any_number_of_nodes_is_drawn_each_with_its_place_and_its_looks() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let cluster = Cluster::start(1);
+    let origin = cluster.url(0);
+    let looks = "[...document.querySelectorAll('.card')].map((card) => \
+                 card.querySelector('.node-key').getAttribute('class')).join()";
+    let mut before = String::new();
+    for (width, scheme) in PAGE_WIDTHS {
+        browser.resize(width, 800);
+        browser.prefer(scheme);
+        for nodes in [2, 3, 5, 9, 10, 12, 24, 25, 255] {
+            let source = json!({"source": many_nodes(nodes)});
+            let added = browser.call("Page.addScriptToEvaluateOnNewDocument", &source);
+            browser.open(&format!("{origin}/"));
+            browser.wait_for(&format!(
+                "document.querySelectorAll('.card').length === {nodes} \
+                 && document.querySelectorAll('.map .actor').length === {nodes}"
+            ));
+            // All are in the picture, apart from each other, and in the order of their numbers.
+            let drawn = "(() => {
+                const frame = document.querySelector('.map svg').getBoundingClientRect();
+                const nodes = [...document.querySelectorAll('.map .actor')].map((actor) => ({
+                    name: actor.querySelector('title').textContent,
+                    body: actor.querySelector('circle').getBoundingClientRect(),
+                    all: actor.getBoundingClientRect(),
+                }));
+                const middle = ({ left, right, top, bottom }) => [(left + right) / 2, (top + bottom) / 2];
+                const wrong = [];
+                for (const { name, all } of nodes) {
+                    if (all.left < frame.left - 1 || all.right > frame.right + 1 || all.top < frame.top - 1
+                        || all.bottom > frame.bottom + 1) wrong.push(`${name} is not in the picture`);
+                }
+                for (const [index, one] of nodes.entries()) {
+                    for (const other of nodes.slice(index + 1)) {
+                        const [[x1, y1], [x2, y2]] = [middle(one.body), middle(other.body)];
+                        if (Math.hypot(x2 - x1, y2 - y1) < one.body.width)
+                            wrong.push(`${one.name} is on ${other.name}`);
+                    }
+                }
+                if (nodes.slice(1).some(({ name }, index) => !name.startsWith(`node-${index + 2}`)))
+                    wrong.push(nodes.map(({ name }) => name).join());
+                return wrong.join('; ');
+            })()";
+            assert_eq!(browser.evaluate(drawn), "", "{nodes} nodes at {width}");
+            let fits = "document.documentElement.scrollWidth <= innerWidth";
+            assert_eq!(browser.evaluate(fits), true, "{nodes} nodes at {width}");
+            // A node that is added changes the looks of no other one.
+            let now = browser.evaluate(looks).as_str().unwrap().to_owned();
+            let shorter = before.len().min(now.len());
+            assert_eq!(now[..shorter], before[..shorter], "{nodes} nodes");
+            before = now;
+            browser.call(
+                "Page.removeScriptToEvaluateOnNewDocument",
+                &json!({"identifier": added["identifier"]}),
+            );
+        }
+    }
 }

@@ -239,4 +239,5 @@ fn a_folder_that_others_may_write_to_is_refused_before_anything_in_it_is_read() 
         panic!("started in a folder that others may write to");
     };
     assert!(error.to_string().contains("chmod 700"), "{error}");
+    assert!(error.is_refusal(), "a restart changes nothing");
 }

@@ -1,7 +1,7 @@
 //! Histories made by hand: for each promise one that keeps it and one that breaks it.
 
 mod expiry;
-mod forgotten;
+mod tombstone_gc;
 
 use super::check;
 use crate::history::{Action, Content, History, OperationId, Outcome, Request};

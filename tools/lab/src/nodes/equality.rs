@@ -127,7 +127,7 @@ impl StoreComparison {
         Some(greatest)
     }
 
-    /// Whether all nodes give the same digest of what is not forgotten; none if one gives
+    /// Whether all nodes give the same digest of what tombstone GC may not drop; none if one gives
     /// none.
     fn is_equal(&self, range: NumberRange, gc_threshold: u64) -> Option<bool> {
         let mut digests = self.urls.iter().map(|url| {

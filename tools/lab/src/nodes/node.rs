@@ -138,7 +138,7 @@ impl LabNode {
         std::fs::remove_dir_all(&self.data).map_err(Error::file(&self.data))
     }
 
-    /// Has it drive a full repair, and does not wait for the end.
+    /// Has it coordinate a full repair, and does not wait for the end.
     ///
     /// # Errors
     /// It does not answer, or refuses.

@@ -132,7 +132,7 @@ impl Rules {
                 }
                 StoreAction::Persist(record) => {
                     let is_forgotten = match event {
-                        StoreEvent::Disturbed => self.has(Bug::VoidNotDurable),
+                        StoreEvent::Voided => self.has(Bug::VoidNotDurable),
                         StoreEvent::Asked {
                             request: SessionRequest::Finish { .. },
                             ..

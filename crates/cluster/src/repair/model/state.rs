@@ -266,7 +266,7 @@ pub(super) fn others(store: usize) -> [usize; 2] {
     }
 }
 
-/// The pairs of stores, the lower number first.
+/// The pairs of stores, the lower ID first.
 pub(super) fn pairs() -> [[usize; 2]; 3] {
     [0, 1, 2].map(others)
 }
@@ -314,7 +314,7 @@ impl fmt::Display for Violation {
             Self::AcknowledgedWriteLost => "an acknowledged write was lost",
             Self::AcknowledgedBelowEarlierWrite => "a write was acknowledged below an earlier one",
             Self::ReadNotAnswered => "a read of two voters could not be answered",
-            Self::RecentWriteRefused => "a write within the grace was refused as obsolete",
+            Self::RecentWriteRefused => "a write within the GC grace was refused as obsolete",
             Self::CollectedTombstoneBack => "a tombstone that was collected came back",
         })
     }

@@ -270,7 +270,7 @@ impl Steps<'_> {
         match self.rules.admits(next, to, repair.version, way) {
             Admission::Taken => {}
             Admission::OnceVoided => {
-                self.rules.happens(next, to, StoreEvent::Disturbed);
+                self.rules.happens(next, to, StoreEvent::Voided);
             }
             Admission::NotNow | Admission::Obsolete { .. } => return None,
         }

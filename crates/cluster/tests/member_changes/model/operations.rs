@@ -238,7 +238,7 @@ impl World {
                 replica,
                 entry: entry_of(store.newest(), copies),
                 is_dead: false,
-                forgotten: Timestamp::ZERO,
+                gc_threshold: Timestamp::ZERO,
             }),
         };
         if !counts {

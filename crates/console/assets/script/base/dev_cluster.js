@@ -89,18 +89,23 @@ async function askPeers(path, question) {
   return told;
 }
 
-/** A choice of the node that answers. `changed` is called with the number of another one. */
+/**
+ * A choice of the node that answers, of those that there are. `changed` is called with the number
+ * of another one.
+ */
 function nodeChoice(changed) {
   const choice = h("select", {
     id: "seen-by",
     onchange: () => changed(Number(choice.value)),
   });
-  devNodes().then((nodes) => {
-    choice.append(
-      ...nodes.map(({ number, name }) => h("option", { value: number, selected: number === dev.node }, name)),
-    );
-  });
   return h("label", { class: "through" }, "as seen by ", choice);
+}
+
+/** Offers the nodes that there are now. */
+function drawNodeChoice(nodes) {
+  const choice = document.getElementById("seen-by");
+  if (!choice || Array.from(choice.options, ({ text }) => text).join() === nodes.map(({ name }) => name).join()) return;
+  replace(choice, nodes.map(({ number, name }) => h("option", { value: number, selected: number === dev.node }, name)));
 }
 
 /**

@@ -31,6 +31,12 @@ function digits(number) {
   return number >= 100 ? String(Math.round(number)) : String(Number(number.toPrecision(3)));
 }
 
+/** A number a second: of a small one more digits would say nothing. */
+function rate(number) {
+  if (number > 0 && number < 0.1) return "<0.1";
+  return number < 10 ? String(Number(number.toFixed(1))) : short(number);
+}
+
 /** Bytes, in the units that the configuration has. */
 function bytes(number) {
   let value = number;
@@ -77,7 +83,7 @@ function moment(unixMs) {
 
 /**
  * What a version says: when it was given a timestamp, its place within that millisecond, and the
- * number of the node that given a timestamp it.
+ * ID of the node that allocated it.
  *
  * @param {string} version a decimal number, too long for a JavaScript number
  */

@@ -8,8 +8,12 @@ function leadOf(status) {
   const up = status.cluster.filter((member) => ["this node", "up"].includes(member.state));
   const counting = up.filter((member) => ["voter", "forced_voter"].includes(member.replica_state)).length;
   const majority = Math.floor(all / 2) + 1;
+  if (reachesNobody(status)) {
+    const others = `none of the other ${all - 1} nodes, and ${majority} of ${all} must answer a request by default`;
+    return h("p", { class: "lead bad" }, `${status.name} reaches ${others}: requests to it fail. How the others are, it cannot know.`);
+  }
   const isEnough = counting >= majority;
-  const more = counting < all ? "more " : "";
+  const more = counting < all ? "further " : "";
   const spare =
     counting === majority
       ? `no ${more}node may fail`
@@ -23,14 +27,16 @@ function leadOf(status) {
 /** The nodes that the others do not reach and still take for up, as the supervisor knows. */
 function unnoticed(seen) {
   return seen.cluster.filter(({ name, state: what }) =>
-    what === "up" ? isUnreachable(name) : what === "this node" && isAway(name),
+    what === "up"
+      ? isUnreachable(name)
+      : what === "this node" && (isAway(name) || (isUnreachable(name) && !reachesNobody(seen))),
   );
 }
 
 /** What stands in its place until they notice. */
 function unnoticedLead(members) {
   const words = members.map(({ name }) => `${name} (${doneTo(name)[1]})`);
-  return h("p", { class: "lead" }, `${listed(words)} ${words.length === 1 ? "is" : "are"} away, and the others have not noticed yet.`);
+  return h("p", { class: "lead" }, `${listed(words)} ${words.length === 1 ? "is" : "are"} away, and not every node has noticed yet.`);
 }
 
 /** What stands in its place while nobody answers. */

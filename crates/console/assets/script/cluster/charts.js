@@ -80,10 +80,10 @@ function areaPath(values, topAt, bottomAt) {
  * A chart of areas on top of each other.
  *
  * @param {string} title what it shows
- * @param {Array<{name: string, hue: string, values: Array<number|null>, mean: number|null}>} layers
- *   from the bottom to the top; `mean` is that of the window
+ * @param {Array<{name: string, hue: string, id?: number, values: Array<number|null>, mean: number|null}>} layers
+ *   from the bottom to the top; `mean` is that of the window, `id` that of the node that it is of
  */
-function areaChart(title, layers, format = short) {
+function areaChart(title, layers) {
   const columns = layers[0]?.values.length ?? 0;
   const sums = [Array(columns).fill(0)];
   for (const { values } of layers) sums.push(sums.at(-1).map((sum, index) => sum + (values[index] ?? 0)));
@@ -98,7 +98,7 @@ function areaChart(title, layers, format = short) {
       s("path", { class: `line ${hue}`, d: linePath(values, top) }),
     ];
   });
-  return { title, scale, shapes, format, columns, layers };
+  return { title, scale, shapes, format: rate, tickFormat: short, columns, layers };
 }
 
 /**
@@ -141,7 +141,7 @@ function latencyChart(title, hue, columns, kinds, boundsUs) {
     s("path", { class: `line ${line}`, d: linePath(values, (index) => scale.of(values[index])) }),
   );
   const shapes = [s("g", { class: `heat ${hue}` }, present(cells)), ...lines];
-  return { title, scale, shapes, format: micros, columns: columns.length, layers };
+  return { title, scale, shapes, format: micros, tickFormat: micros, columns: columns.length, layers };
 }
 
 /**
@@ -153,7 +153,7 @@ function latencyChart(title, hue, columns, kinds, boundsUs) {
  * @returns {{element: HTMLElement, show: (index: number|null) => string}} `show` shows a column,
  *   or the window; it gives what it shows in words
  */
-function drawChart({ title, scale, shapes, format, columns, layers }, { isWide, agoOf, none }, read) {
+function drawChart({ title, scale, shapes, format, tickFormat, columns, layers }, { isWide, agoOf, none }, read) {
   const written = (value) => (value === null || value === undefined ? "–" : format(value));
   const figures = layers.map(() => h("b"));
   const cursor = s("line", { class: "cursor", y1: 0, y2: CHART_HEIGHT, visibility: "hidden" });
@@ -185,14 +185,18 @@ function drawChart({ title, scale, shapes, format, columns, layers }, { isWide, 
     h(
       "p",
       { class: "legend" },
-      layers.map(({ name, hue }, at) => h("span", { class: `key ${hue}` }, name, " ", figures[at])),
+      layers.map(({ name, hue, id }, at) =>
+        id === undefined
+          ? h("span", { class: `key ${hue}` }, name, " ", figures[at])
+          : h("span", {}, nodeKey(id), name, " ", figures[at]),
+      ),
     ),
     h(
       "div",
       { class: "plot" },
       plot,
       scale.ticks.map((tick) =>
-        styled(h("span", { class: "tick" }, format(tick)), "bottom", `${scale.of(tick) * 100}%`),
+        styled(h("span", { class: "tick" }, tickFormat(tick)), "bottom", `${scale.of(tick) * 100}%`),
       ),
       none && h("p", { class: "none" }, none),
     ),

@@ -1,7 +1,7 @@
 // --- The charts of the cluster, with one crosshair and one window for all ---
 
-/** The hues of areas, in order. */
-const HUES = Array.from({ length: 9 }, (_, index) => `hue-${index}`);
+/** The most nodes with an area each; those that do least are one area. */
+const CHARTED_MAX = 12;
 
 /** The charts of the whole cluster or of one node, in a window that the reader chooses. */
 function chartsSection() {
@@ -75,8 +75,8 @@ function chartsSection() {
   /** Draws what is known. */
   function draw({ series, status, figuresFailure }) {
     const known = series.names();
-    const members = (status?.cluster ?? []).map((member) => member.name);
-    drawNames(members);
+    const members = membersOf(status);
+    drawNames(members.map((member) => member.name));
     const span = series.lengthMs();
     window = chosen ?? WINDOWS.find(({ minutes }) => span <= minutes * 60000) ?? WINDOWS.at(-1);
     windows.forEach((button, at) =>
@@ -88,7 +88,7 @@ function chartsSection() {
     const none = names.length === 0 || span < 1000 ? first : null;
     const agoOf = (share) => (share === 0 ? "now" : `${window.minutes * share} min ago`);
     const frame = (isWide) => ({ isWide, agoOf, none });
-    shown = chartsOf(series, columns, members.filter((each) => names.includes(each))).map((chart) =>
+    shown = chartsOf(series, columns, members.filter((each) => names.includes(each.name))).map((chart) =>
       drawChart(chart, frame(chart.layers[0]?.name === "p50"), (at) => read(at, false)),
     );
     redraw(
@@ -116,7 +116,7 @@ function chartsSection() {
 }
 
 /** The charts of these columns. */
-function chartsOf(series, columns, names) {
+function chartsOf(series, columns, members) {
   const layer = (name, hue, count, node) => ({
     name,
     hue,
@@ -128,16 +128,34 @@ function chartsOf(series, columns, names) {
     layer("writes", "hue-1", ({ writes }) => totalOf(writes)),
     layer("in batches", "hue-2", (sums) => sums.batch_operations),
   ];
-  const byNode = names.map((name, at) => layer(name, HUES[at % HUES.length], requestsOf, name));
+  const ofNodes = members.map(({ name, id }) => ({ ...layer(name, looksOf(id), requestsOf, name), id }));
   const trouble = [
     layer("refused (503)", "hue-warn", (sums) => sums.refused),
     layer("failed (5xx)", "hue-bad", (sums) => sums.failed),
   ];
   return [
     areaChart("Requests a second", kinds),
-    names.length > 1 ? areaChart("Requests a second, by node", byNode) : null,
+    ofNodes.length > 1 ? areaChart("Requests a second, by node", fewest(ofNodes)) : null,
     areaChart("Refused and failed a second", trouble),
     latencyChart("Latency of reads", "hue-0", columns, ["reads"], series.boundsUs),
     latencyChart("Latency of writes", "hue-1", columns, ["writes"], series.boundsUs),
   ].filter(Boolean);
+}
+
+/** The layers of nodes, of which those that do least are one if there are many. */
+function fewest(layers) {
+  if (layers.length <= CHARTED_MAX) return layers;
+  const most = layers.toSorted((one, other) => (other.mean ?? 0) - (one.mean ?? 0)).slice(0, CHARTED_MAX - 1);
+  const rest = layers.filter((layer) => !most.includes(layer));
+  const sum = (numbers) => {
+    const known = numbers.filter((number) => number !== null);
+    return known.length === 0 ? null : known.reduce((all, number) => all + number, 0);
+  };
+  const others = {
+    name: `${rest.length} others`,
+    hue: "hue-3",
+    values: rest[0].values.map((_, at) => sum(rest.map(({ values }) => values[at]))),
+    mean: sum(rest.map(({ mean }) => mean)),
+  };
+  return [...layers.filter((layer) => most.includes(layer)), others];
 }

@@ -1,8 +1,5 @@
 // --- The picture of the cluster: its nodes, and what moves between them now ---
 
-/** The most nodes that are drawn. More have cards only. */
-const MAP_NODES_MAX = 9;
-
 /** What a node is on the stage, by the state in which another node sees it. */
 const MAP_STATES = { suspected: "frozen", down: "stopped" };
 
@@ -20,6 +17,7 @@ function clusterMap(choose) {
   const element = h("div", { class: "map" });
   let stage = null;
   let names = [];
+  let drawn = "";
   let chosen = null;
   /** The calls of each node to each other one at the last figures, and when that was. */
   let before = { calls: new Map(), at: 0 };
@@ -48,6 +46,7 @@ function clusterMap(choose) {
     const fault = words.find((word) => Object.hasOwn(MAP_DEV_STATES, word));
     if (fault) return [MAP_DEV_STATES[fault]];
     if (words[0] && words[0] !== "running") return ["stopped", words[0]];
+    if (reachesNobody(state.view ?? state.status)) return member.state === "this node" ? ["cut", "reaches no other"] : ["unseen"];
     if (isOld(state)) return member.name === state.status.name ? ["stopped", "does not answer"] : ["frozen", ""];
     if (Object.hasOwn(MAP_STATES, member.state)) return [MAP_STATES[member.state], member.state];
     return [member.replica_state === "learner" ? "learner" : "up"];
@@ -64,12 +63,14 @@ function clusterMap(choose) {
     focus: (name) => stage?.focus(name),
     /** Draws what changes with each status. */
     update(state) {
-      const { cluster } = state.view ?? state.status;
-      const wanted = cluster.map((member) => member.name);
-      if (wanted.length < 2 || wanted.length > MAP_NODES_MAX) return void element.replaceChildren();
-      if (wanted.join() !== names.join()) {
-        names = wanted;
-        stage = stageOf(names, { hasReader: false, choose });
+      const cluster = membersOf(state.view ?? state.status);
+      // Nothing moves to or from a node that is alone; it can be chosen.
+      if (cluster.length < 2 && !choose) return void element.replaceChildren();
+      const wanted = cluster.map(({ name, id }) => `${id} ${name}`).join();
+      if (wanted !== drawn) {
+        drawn = wanted;
+        names = cluster.map(({ name }) => name);
+        stage = stageOf(cluster, { hasReader: false, choose });
         stage.mark(chosen);
         replace(element, stage.picture);
       }
@@ -79,7 +80,7 @@ function clusterMap(choose) {
         stage.be(member.name, ...stateOf(member, state));
         const report = isOld(state) ? null : accountOf(member.name, state)?.report;
         stage.keep(member.name, report?.hints ?? 0);
-        stage.hold(member.name, report ? `${short(report.requests_a_second)}/s` : "", "idle");
+        stage.hold(member.name, report ? `${rate(report.requests_a_second)}/s` : "", "idle");
       }
     },
     /** Draws what changes with the metrics. */

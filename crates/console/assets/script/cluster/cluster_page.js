@@ -53,7 +53,7 @@ function clusterPage(root) {
 
 /** What a node knows of the others: their clocks, how fast they answer it, what waits for them. */
 function peersTable({ metrics }, seen) {
-  const others = seen.cluster.filter((member) => member.state !== "this node");
+  const others = membersOf(seen).filter((member) => member.state !== "this node");
   if (others.length === 0) return null;
   const now = seen.clock.unix_ms;
   const number = (text) => ({ text, number: true });
@@ -69,7 +69,7 @@ function peersTable({ metrics }, seen) {
   const rows = others.map((member) => {
     const { name, clock_ahead_ms: ahead } = member;
     return [
-      name,
+      [nodeKey(member.id), name],
       mark(STATE_LEVELS[member.state] ?? "idle", member.state),
       ahead === undefined ? "–" : `${ahead > 0 ? "+" : ""}${count(ahead)} ms`,
       answersOf(name, "read", metrics.get(seen.name)),

@@ -9,16 +9,20 @@ const REPLICA_STATE_LEVELS = { voter: "good", forced_voter: "warn", starting: "w
 /** The window of the small charts on a card, and how many of its last points a figure sums up. */
 const [CARD_WINDOW, CARD_POINTS] = [WINDOWS[0], 6];
 
+/** The most nodes whose cards have figures; those of more say only how each node is. */
+const FIGURES_MAX = 24;
+
 /** The radius of the circle that shows how full a disk is. */
 const RING_RADIUS = 19;
 
 /** The cards of all nodes. */
 function nodeCards(state) {
-  const { cluster } = state.view ?? state.status;
-  const columns = columnsOf(state.series, state.series.names(), CARD_WINDOW);
+  const cluster = membersOf(state.view ?? state.status);
+  const isFull = cluster.length <= FIGURES_MAX;
+  const columns = isFull ? columnsOf(state.series, state.series.names(), CARD_WINDOW) : null;
   return h(
     "ul",
-    { class: "cards", "aria-label": "Nodes" },
+    { class: isFull ? "cards" : "cards small", "aria-label": "Nodes" },
     cluster.map((member) => nodeCard(member, state, columns)),
   );
 }
@@ -39,6 +43,13 @@ function levelOf(member, account, state) {
   const isServing = member.name === state.status.name;
   if (isServing && isOld(state)) return ["bad", "does not answer"];
   if (isOld(state)) return ["idle", `was ${member.state}`];
+  // Whoever reaches nobody does not know how the others are; in a local cluster they say it themselves.
+  if (reachesNobody(state.view ?? state.status))
+    return member.state === "this node"
+      ? ["bad", "reaches no other node"]
+      : account
+        ? [account.status?.state === "serving" ? "good" : "warn", "up"]
+        : ["idle", "not seen from here"];
   if (member.state === "this node") {
     const { state: what } = account?.status ?? state.status;
     return what === "serving" ? ["good", "up"] : ["warn", what];
@@ -47,6 +58,7 @@ function levelOf(member, account, state) {
   return [STATE_LEVELS[member.state] ?? "idle", member.state + since];
 }
 
+/** The card of a node; without `columns`, without figures. */
 function nodeCard(member, state, columns) {
   const { name } = member;
   const account = isOld(state) || isAway(name) ? null : accountOf(name, state);
@@ -55,46 +67,59 @@ function nodeCard(member, state, columns) {
   const done = doneTo(name);
   const [level, word] = done ?? seenAs;
   const status = account?.status;
-  const rates = columns.map((column) => rateOf(column, requestsOf, name));
-  const all = columns.map(({ nodes }) => ({ nodes: new Map(nodes.has(name) ? [[name, nodes.get(name)]] : []) }));
-  const slowest = (some) => quantile(countsOf(some, ["reads", "writes"]), state.series.boundsUs, 0.99);
-  const recent = all.slice(-CARD_POINTS);
-  const rate = account ? meanRateOf(recent, requestsOf) : null;
-  const p99 = account ? slowest(recent) : null;
   const role = status?.replica_state ?? member.replica_state;
+  const figures = columns ? cardFigures(member, account, state, columns) : { requests: null };
   return h(
     "li",
     { class: `card ${level}` },
     h(
       "div",
       { class: "card-head" },
-      h("h3", {}, h("a", { ...consoleOf(member, isOwn), "data-focus": name }, name)),
+      h("h3", {}, nodeKey(member.id), h("a", { ...consoleOf(member, isOwn), "data-focus": name }, name)),
       mark(level, word),
     ),
     h(
       "p",
       { class: "card-what" },
-      role ? mark(isOld(state) ? "idle" : (REPLICA_STATE_LEVELS[role] ?? "idle"), role.replace("_", " ")) : "role unknown",
+      role ? mark(isOld(state) ? "idle" : (REPLICA_STATE_LEVELS[role] ?? "idle"), role.replace("_", " ")) : "replica state unknown",
       status ? ` · ${status.version} · up for ${span(status.uptime_seconds)}` : "",
     ),
-    h(
-      "div",
-      { class: "card-figures" },
-      diskRing(account?.report),
-      figure("Requests", rate === null ? "–" : `${short(rate)}/s`, sparkline(rates, "hue-0", `Requests of ${name} in the last 5 minutes`)),
-      figure("p99", p99 === null ? "–" : micros(p99), sparkline(all.map((column) => slowest([column])), "hue-1", `p99 of ${name} in the last 5 minutes`)),
-    ),
+    figures.element,
     h(
       "p",
       { class: "card-now" },
       done && member.state !== "this node" && `${(state.view ?? state.status).name} sees it: ${seenAs[1]}. `,
-      account ? doing(status, account.report, rate) : notDoing(member, state),
+      account ? doing(status, account.report, figures.requests) : notDoing(member, state),
     ),
   );
 }
 
+/** How full the disk of a node is, and what it did lately. */
+function cardFigures({ name, id }, account, state, columns) {
+  const rates = columns.map((column) => rateOf(column, requestsOf, name));
+  const all = columns.map(({ nodes }) => ({ nodes: new Map(nodes.has(name) ? [[name, nodes.get(name)]] : []) }));
+  const slowest = (some) => quantile(countsOf(some, ["reads", "writes"]), state.series.boundsUs, 0.99);
+  const recent = all.slice(-CARD_POINTS);
+  const requests = account ? meanRateOf(recent, requestsOf) : null;
+  const p99 = account ? slowest(recent) : null;
+  const line = (values, label) => sparkline(values, looksOf(id), label);
+  const element = h(
+    "div",
+    { class: "card-figures" },
+    diskRing(account?.report),
+    figure("Requests", requests === null ? "–" : `${rate(requests)}/s`, line(rates, `Requests of ${name} in the last 5 minutes`)),
+    figure("p99", p99 === null ? "–" : micros(p99), line(all.map((column) => slowest([column])), `p99 of ${name} in the last 5 minutes`)),
+  );
+  return { element, requests };
+}
+
 function figure(label, text, picture) {
   return h("div", { class: "figure" }, h("span", { class: "label" }, label), h("b", {}, text), picture);
+}
+
+/** How much of its disk a node has left, and of how much if that is known. */
+function diskFree({ free_bytes: free, disk_bytes: size }) {
+  return size ? `${bytes(free)} of ${bytes(size)} free` : `${bytes(free)} free`;
 }
 
 /** A circle that is full to the share of the disk that the data takes of what it could have. */
@@ -104,7 +129,7 @@ function diskRing(report) {
   const percent = share > 0 && share < 0.01 ? "<1%" : `${Math.round(share * 100)}%`;
   const text = isKnown ? percent : "–";
   const length = 2 * Math.PI * RING_RADIUS;
-  const free = isKnown ? `${bytes(report.free_bytes)} free` : "free space unknown";
+  const free = isKnown ? diskFree(report) : "free space unknown";
   const ring = s(
     "svg",
     { class: share > 0.8 ? "ring full" : "ring", viewBox: "0 0 48 48", role: "img", "aria-label": `Disk: ${text} of what it can have; ${free}` },
@@ -125,13 +150,17 @@ function diskRing(report) {
 }
 
 /** What a node does now besides serving, in a few words. */
-function doing(status, report, rate) {
+function doing(status, report, requests) {
   const now = [];
   if (status) {
     const { rebuild, running } = status.repair;
     if (rebuild) {
       const left = rebuild.seconds_left === undefined ? "" : `, about ${span(rebuild.seconds_left)} left`;
-      now.push(`rebuilds its store: ${Math.round(rebuild.share * 100)}%${left}`);
+      now.push(
+        rebuild.stalled_because
+          ? `the rebuild of its store stands still, because ${rebuild.stalled_because}`
+          : `rebuilds its store: ${Math.round(rebuild.share * 100)}%${left}`,
+      );
     }
     for (const session of running) now.push(`${session.kind} repair, ${counted(session.ranges, "range")} compared`);
     if (status.store.compaction) now.push("compacts everything");
@@ -140,7 +169,8 @@ function doing(status, report, rate) {
   }
   if (report?.hints > 0) now.push(`keeps ${counted(report.hints, "hint")} for others`);
   if (now.length > 0) return `Now: ${now.join("; ")}.`;
-  return rate > 0 ? "Now: serves clients." : "Now: no requests.";
+  if (requests === null) return "";
+  return requests > 0 ? "Now: serves clients." : "Now: no requests.";
 }
 
 /** What is known of a node that says nothing. */
@@ -149,7 +179,8 @@ function notDoing(member, { accounts, status, view }) {
   const said = last ? `Last heard ${new Date(last.at).toLocaleTimeString("sv-SE")}.` : "It says nothing of itself.";
   const seen = view ?? status;
   const hints = member.hints > 0 ? ` ${counted(member.hints, "hint")} ${member.hints === 1 ? "waits" : "wait"} for it on ${seen.name}.` : "";
-  return said + hints;
+  const why = member.tls_failure ? ` ${seen.name} cannot connect to it: ${member.tls_failure.cause}.` : "";
+  return said + hints + why;
 }
 
 /** Where the console of a node is: that of this one is here. */

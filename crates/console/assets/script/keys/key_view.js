@@ -3,6 +3,9 @@
 /** The longest value that is shown without being asked for. */
 const SHOWN_BYTES_MAX = 1 << 20;
 
+/** When the replicas are asked who holds a write that was not acknowledged, in milliseconds after it. */
+const SETTLED_MS = 600;
+
 /** How much of a value is drawn; more would make the page slow. */
 const DRAWN_BYTES_MAX = 1 << 17;
 
@@ -24,6 +27,8 @@ function keyView(detail, named, state, changed) {
   let shown = "text";
   let read = null;
   let loads = 0;
+  /** Says of a write that was not acknowledged which replicas hold it, once they were asked. */
+  let settle = null;
   // A text field changes ends of lines, and cannot hold all bytes: untouched, they stay.
   let original = ["", null];
 
@@ -181,6 +186,7 @@ function keyView(detail, named, state, changed) {
       next.ack = Math.min(next.ack, next.from);
       pair = next.ack === usual.ack && next.from === usual.from ? null : next;
       drawPairs();
+      settle = null;
       receipt.replaceChildren();
       askAgain();
     };
@@ -218,8 +224,10 @@ function keyView(detail, named, state, changed) {
     try {
       const { replicas } = await askJson(`/v0/replicas?id=${id}&versions=true`);
       replace(where, section("Replicas", replicaTable(replicas), replicaRemark(replicas)));
+      settle?.(replicas);
     } catch (problem) {
       replace(where, section("Replicas", h("p", {}, `The replicas cannot be asked: ${problem.message}.`)));
+      settle?.(null);
     }
   }
 
@@ -244,6 +252,7 @@ function keyView(detail, named, state, changed) {
 
   /** Reads from all replicas, which repair writes those that are stale. */
   async function readAll() {
+    settle = null;
     try {
       await ask(`/v0/entity?id=${id}${pairQuery({ ack: nodes, from: nodes })}`, {
         method: "HEAD",
@@ -268,15 +277,17 @@ function keyView(detail, named, state, changed) {
       "Not stored",
       { method: "PUT", body, type: "application/octet-stream" },
       life,
+      "it",
     );
   }
 
   async function remove() {
     text.value = "";
-    await write("Deleted", "Not deleted", { method: "DELETE" }, "");
+    await write("Deleted", "Not deleted", { method: "DELETE" }, "", "the deletion");
   }
 
-  async function write(done, failed, request, extra) {
+  async function write(done, failed, request, extra, held) {
+    settle = null;
     replace(receipt, h("p", { class: "note" }, "Waiting for the replicas …"));
     try {
       const answer = await ask(`/v0/entity?id=${id}${pairQuery(pair)}${extra}`, {
@@ -286,7 +297,18 @@ function keyView(detail, named, state, changed) {
       });
       replace(receipt, successReceipt(done, answer.headers));
     } catch (problem) {
-      replace(receipt, failureReceipt(failed, problem, state.status));
+      const { timestamp } = problem.body;
+      const show = (words) => replace(receipt, failureReceipt(failed, problem, state.status, words));
+      show(null);
+      if (timestamp) {
+        settle = (replicas) => {
+          const copies = replicas?.filter(({ version }) => version === timestamp).length;
+          const hold = ["no copy holds", "one copy holds"][copies] ?? `${copies} copies hold`;
+          show(replicas ? `${hold} ${held}` : `who holds ${held} is not known`);
+        };
+        // What is clear at once may be stored a moment later.
+        setTimeout(locate, SETTLED_MS);
+      }
     }
     changed();
     askAgain();

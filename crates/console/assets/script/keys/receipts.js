@@ -41,7 +41,7 @@ function promiseOf({ ack, from }) {
   const lives =
     silent === 0
       ? "It fails as soon as one of them is silent."
-      : `It works while up to ${silent} of them ${silent === 1 ? "is" : "are"} silent.`;
+      : `It works while ${silent === 1 ? "one of them is" : `up to ${silent} of them are`} silent.`;
   const sum = `${ack} + ${ack} ${2 * ack > from ? ">" : "≤"} ${from}`;
   return 2 * ack > from
     ? `A read asks ${ack} of ${from}, a write waits for ${ack} of ${from}, and ${sum}: each read meets a replica that has the last acknowledged write. ${lives}`
@@ -84,15 +84,21 @@ function successReceipt(what, headers) {
   );
 }
 
-/** What a request that failed got, replica by replica. */
-function failureReceipt(what, problem, status) {
+/**
+ * What a request that failed got, replica by replica.
+ *
+ * @param {string|null} held of a write, once all replicas were asked: which of them hold it, in words
+ */
+function failureReceipt(what, problem, status, held = null) {
   const names = new Map((status?.cluster ?? []).map((member) => [member.url, member.name]));
   const replicas = problem.body.replicas ?? [];
   const isWrite = Boolean(problem.body.timestamp);
+  // What too few replicas have acknowledged may be stored all the same.
+  const title = isWrite ? `Not acknowledged; ${held ?? "asking who holds it …"}` : `${what}: ${problem.body.title ?? "no answer"}`;
   return h(
     "div",
-    { class: "receipt bad", role: "alert" },
-    h("h3", {}, `${what}: ${problem.body.title ?? "no answer"}`),
+    { class: isWrite ? "receipt warn" : "receipt bad", role: "alert" },
+    h("h3", {}, title),
     h("p", {}, `${problem.message[0].toUpperCase()}${problem.message.slice(1)}.`),
     replicas.length > 0 &&
       h(

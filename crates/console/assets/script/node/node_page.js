@@ -9,7 +9,7 @@ function nodePage(root) {
   profile.append(profileSection());
   return {
     title: "Node",
-    update({ status, statusAt, failure, figuresFailure, metrics: all }) {
+    update({ status, statusAt, failure, figuresFailure, metrics: all, accounts }) {
       const isSilent = failure !== null;
       const metrics = all.get(status?.name) ?? new Map();
       root.classList.toggle("loading", metrics.size === 0 && !isSilent && figuresFailure === null);
@@ -20,7 +20,7 @@ function nodePage(root) {
       for (const button of ordered.querySelectorAll("button")) button.disabled = isSilent;
       redraw(lead, nodeFacts(status, metrics, isSilent ? statusAt : null));
       if (metrics.size === 0) return;
-      redraw(store, storeSection(status, metrics));
+      redraw(store, storeSection(status, metrics, accounts.get(status.name)?.report));
       redraw(limits, limitsSection(metrics));
     },
   };
@@ -46,6 +46,7 @@ function nodeFacts(status, metrics, silentSince) {
             ]
           : [mark("bad", "does not answer"), ", ", mark("idle", `was ${status.replica_state}`)],
       ],
+      status.cluster.length > 1 && silentSince === null && ["Other nodes", reachedOf(status)],
       [
         "Clock",
         status.clock.others_ahead_ms === undefined
@@ -60,8 +61,22 @@ function nodeFacts(status, metrics, silentSince) {
   );
 }
 
+/** How many others a node reaches. */
+function reachedOf(status) {
+  const others = status.cluster.filter(({ state: what }) => what !== "this node");
+  const reached = others.filter(({ state: what }) => what === "up").length;
+  if (reached === others.length) return mark("good", `reaches all ${reached}`.replace("all 1", "the other one"));
+  if (reached > 0) return mark("warn", `reaches ${reached} of ${others.length}`);
+  const done = doneTo(status.name);
+  return [
+    mark("bad", `reaches none of ${others.length}${done ? ` (${done[1]})` : ""}`),
+    ": requests that need another replica fail here, and it cannot know how the others are. ",
+    done ? null : runbookLink("A node is down or silent"),
+  ];
+}
+
 /** The store as a picture: a write passes from the top to the bottom. */
-function storeSection(status, metrics) {
+function storeSection(status, metrics, report) {
   const metric = (name) => metrics.get(name) ?? 0;
   const stalls = metric("kvorum_store_stalls_total");
   const slowdowns = metric("kvorum_store_slowdowns_total");
@@ -119,15 +134,15 @@ function storeSection(status, metrics) {
         mark(stalls > 0 ? "warn" : "good", `${counted(stalls, "stall")}, ${counted(slowdowns, "slowdown")}`),
         queue > 0 ? `; ${bytes(queue)} wait` : "",
       ],
-      ["Written for each byte", amplification("kvorum_store_write_amplification")],
-      ["Stored for each byte", amplification("kvorum_store_space_amplification")],
+      ["Write amplification", amplification("kvorum_store_write_amplification")],
+      ["Space amplification", amplification("kvorum_store_space_amplification")],
       [
         "Versions",
         `${count(status.store.entries)}, ${count(status.store.tombstones)} of them tombstones in tables`,
       ],
       [
         "Disk",
-        `${bytes(metric("kvorum_disk_free_bytes"))} free, ${bytes(metric("kvorum_disk_reserve_bytes"))} kept for deletes`,
+        `${diskFree({ free_bytes: metric("kvorum_disk_free_bytes"), disk_bytes: report?.disk_bytes })}, ${bytes(metric("kvorum_disk_reserve_bytes"))} kept for deletes`,
       ],
     ),
   );

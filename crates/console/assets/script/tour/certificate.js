@@ -93,7 +93,7 @@ function stepList(current) {
     if (!taken) return item(title, index);
     return taken.guess === taken.truth ? item(title, index, "✓", "as predicted:") : item(title, index, "✗", "not as predicted:");
   });
-  return h("ol", { class: "steps", "aria-label": "Steps" }, steps, item("Certificate", TOUR.length));
+  return h("ol", { class: "steps", "aria-label": "Steps" }, steps, h("li", { class: "last" }, item("Certificate", TOUR.length).firstChild));
 }
 
 /** The certificate: each step with what the reader predicted and what came true. */

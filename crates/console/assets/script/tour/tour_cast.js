@@ -22,6 +22,22 @@ const BECOMES = {
   unslow: "up",
 };
 
+/** The same in words. */
+const BECAME = {
+  stop: "is stopped",
+  kill: "is killed",
+  freeze: "is frozen: it keeps its connections, and answers nothing",
+  start: "is started again",
+  thaw: "goes on",
+  wipe: "has lost its disk, and starts again with nothing",
+  skew: "has a clock that is 90 minutes ahead now",
+  unskew: "has the right time again",
+  cut: "is cut off: the other nodes do not reach it, and you still do",
+  join: "and the others reach each other again",
+  slow: "hears the other nodes a quarter of a second late now",
+  unslow: "hears the other nodes in time again",
+};
+
 /** How long a value of the tour lives if nobody deletes it, in seconds: longer than a clock is ahead. */
 const TOUR_TTL_SECONDS = 7200;
 
@@ -89,7 +105,8 @@ function castOf(names, stage, say) {
     seen: null,
     /** Does something to a node. */
     async act(name, action) {
-      say(`${await actOn(number(name), action)}.`, "done");
+      await actOn(number(name), action);
+      say(`${name} ${BECAME[action]}.`, "done");
       states.set(name, BECOMES[action]);
       stage.be(name, BECOMES[action]);
     },
@@ -114,23 +131,10 @@ function castOf(names, stage, say) {
     /** Shows what each node holds of a key. Gives the replicas, by name. */
     async look(key) {
       looked = key;
-      const replicas = await Promise.all(
-        names.map(async (name) => {
-          if (is(name, "stopped", "frozen")) return { name, missed: true };
-          const path = `/v0/replicas?id=${encodeURIComponent(key)}&versions=true`;
-          const answer = await through(name, path, { accept: "application/json" }).catch(() => null);
-          const seen = answer ? (await answer.json()).replicas : [];
-          return seen.find((replica) => replica.name === name) ?? { name, missed: true };
-        }),
-      );
-      const newest = replicas.reduce((best, { version }) => {
-        return version && (best === null || BigInt(version) > BigInt(best)) ? version : best;
-      }, null);
-      for (const replica of replicas) {
-        replica.stale = !replica.missed && newest !== null && replica.version !== newest;
-      }
-      await Promise.all(replicas.map((replica) => showHeld(replica, key)));
-      return new Map(replicas.map((replica) => [replica.name, replica]));
+      const replicas = await heldOf(key);
+      stage.tell(`What each node holds under ${key}`);
+      await Promise.all(Array.from(replicas.values(), (replica) => showHeld(replica, key)));
+      return replicas;
     },
     /** Makes all nodes whole, and waits until they see each other, count, and keep no hints. */
     async healed() {
@@ -154,7 +158,7 @@ function castOf(names, stage, say) {
     },
     /** Heals what the step has broken, and shows what the nodes have of its last key then. */
     async end() {
-      say("The step has ended. What it broke is healed.", "done");
+      say("The step has ended. What it broke is being healed.", "done");
       await cast.healed();
       if (looked) await cast.look(looked);
       say("All nodes are up and equal again.", "good");
@@ -175,6 +179,24 @@ function castOf(names, stage, say) {
     },
   };
 
+  /** What each node holds of a key, by name; those that hold another version than the newest are stale. */
+  async function heldOf(key) {
+    const replicas = await Promise.all(
+      names.map(async (name) => {
+        if (is(name, "stopped", "frozen")) return { name, missed: true };
+        const path = `/v0/replicas?id=${encodeURIComponent(key)}&versions=true`;
+        const answer = await through(name, path, { accept: "application/json" }).catch(() => null);
+        const seen = answer ? (await answer.json()).replicas : [];
+        return seen.find((replica) => replica.name === name) ?? { name, missed: true };
+      }),
+    );
+    const newest = replicas.reduce((best, { version }) => {
+      return version && (best === null || BigInt(version) > BigInt(best)) ? version : best;
+    }, null);
+    for (const replica of replicas) replica.stale = !replica.missed && newest !== null && replica.version !== newest;
+    return new Map(replicas.map((replica) => [replica.name, replica]));
+  }
+
   /** Waits until something holds; `what` says what it is. */
   async function until(what, holds) {
     say(`Waiting until ${what} …`, "idle");
@@ -189,8 +211,9 @@ function castOf(names, stage, say) {
   /** Sends a request through a node, and shows on the stage where it goes. */
   async function request(name, key, pair, options) {
     const isWrite = options.method === "PUT";
+    const stale = isWrite ? [] : Array.from((await heldOf(key)).values()).filter((replica) => replica.stale);
     const path = `${entityPath(key)}${pairQuery(pair)}${isWrite ? `&ttl=${TOUR_TTL_SECONDS}` : ""}`;
-    const doing = isWrite ? `store ${JSON.stringify(options.body)}` : "read the value";
+    const doing = isWrite ? `store ${JSON.stringify(options.body)} under ${key}` : `read ${key}`;
     say(`You ask ${name} to ${doing}, with ${pair.ack}/${pair.from}.`);
     const begun = performance.now();
     const took = () => micros((performance.now() - begun) * 1000);
@@ -201,8 +224,7 @@ function castOf(names, stage, say) {
     const timed = result.then((given) => ({ ...given, took: took() }));
     const carried = isWrite ? options.body : "?";
     await stage.send("you", name, "ask", carried);
-    const asked = pair.ack === 1 && !isWrite ? [] : others(name);
-    const trips = asked.map(async (other) => {
+    const trips = (isWrite ? others(name) : askedBy(name, pair.ack - 1)).map(async (other) => {
       const arrives = reach(name, other);
       await stage.send(name, other, arrives ? "ask" : "lost", carried);
       if (arrives) await stage.send(other, name, "ack");
@@ -211,14 +233,38 @@ function castOf(names, stage, say) {
     const given = await timed;
     // The node itself is one of those that must answer.
     await enough(trips, given.ok ? pair.ack - 1 : trips.length);
+    if (stale.length > 0 && given.ok) await showRepairs(name, key, stale, given.text);
     await stage.send(name, "you", given.ok ? "ack" : "lost", given.ok && !isWrite ? given.text : "");
     const said = given.ok
       ? `${isWrite ? "stored" : JSON.stringify(given.text)}, after ${given.took}, with ${given.acks.replace("/", " of ")} answers`
       : given.problem.status === 404
         ? "there is no such key"
-        : `${given.problem.body.title ?? given.problem.message} (error ${given.problem.status})`;
+        : given.problem.status === 504
+          ? "too few replicas have answered (error 504, Not Enough Replicas)"
+          : `${given.problem.body.title ?? given.problem.message} (error ${given.problem.status})`;
     say(`${name} answers: ${said}.`, given.ok ? "good" : "bad");
     return given;
+  }
+
+  /** The nodes that a node asks for a read beside itself: those that it reaches, or all if they are too few. */
+  function askedBy(name, number) {
+    const reached = others(name).filter((other) => reach(name, other));
+    return number === 0 || reached.length >= number ? reached.slice(0, number) : others(name);
+  }
+
+  /** Shows which nodes a read has repaired before its answer: those that were stale and are not now. */
+  async function showRepairs(name, key, stale, text) {
+    const now = await heldOf(key);
+    const repaired = stale.filter((replica) => !now.get(replica.name).missed && !now.get(replica.name).stale);
+    await Promise.all(
+      repaired.map(async (replica) => {
+        if (replica.name === name) return showHeld(now.get(name), key);
+        say(`${name} overwrites the stale copy on ${replica.name} with ${JSON.stringify(text)}.`, "warn");
+        await stage.send(name, replica.name, "hint", text);
+        await showHeld(now.get(replica.name), key);
+        return stage.send(replica.name, name, "ack");
+      }),
+    );
   }
 
   /** Writes into a node what it holds of a key. */

@@ -50,7 +50,8 @@ function tourPage(root) {
     const stage = stageOf(names);
     const log = h("ol", { class: "log", tabindex: "-1", "aria-live": "polite", "aria-label": "What happened" });
     const outcome = h("div", { class: "outcome", role: "status" });
-    const button = h("button", { type: "button", class: "main", disabled: true }, "Run the step");
+    const button = h("button", { type: "button", class: "main", disabled: true, "aria-describedby": "choose-first" }, "Run the step");
+    const first = h("span", { class: "hint", id: "choose-first" }, "Choose an answer first.");
     let guess = null;
     const options = answers.map((text, at) =>
       h(
@@ -63,6 +64,7 @@ function tourPage(root) {
           onchange: () => {
             guess = at;
             button.disabled = false;
+            first.textContent = "";
           },
         }),
         text,
@@ -125,7 +127,7 @@ function tourPage(root) {
           h("h2", { tabindex: "-1" }, `${index + 1}. ${title}`),
           h("p", {}, lesson),
           h("fieldset", {}, h("legend", {}, question), options),
-          button,
+          h("p", { class: "row" }, button, first),
           outcome,
         ),
         h("div", { class: "showing" }, stage.picture, log),

@@ -39,18 +39,21 @@ const TOUR = [
     async run(cast) {
       const [first, second, third] = cast.names;
       await cast.act(third, "slow");
-      const quick = await cast.put(first, "tour/two", "slow?", TWO_OF_THREE);
-      const late = await cast.put(first, "tour/two", "slow!", THREE_OF_THREE);
+      const quick = await cast.put(first, "tour/two", "quick", TWO_OF_THREE);
+      const late = await cast.put(first, "tour/three", "late", THREE_OF_THREE);
+      await cast.look("tour/three");
       await cast.act(third, "unslow");
       await cast.act(third, "stop");
       const two = await cast.put(first, "tour/two", "two", TWO_OF_THREE);
       await cast.look("tour/two");
-      const three = await cast.put(first, "tour/three", "three", THREE_OF_THREE);
       await cast.get(second, "tour/two", TWO_OF_THREE);
+      const three = await cast.put(first, "tour/three", "three", THREE_OF_THREE);
+      // What the failed write has left stays in the picture.
+      await cast.look("tour/three");
       if (!(quick.ok && late.ok && two.ok)) return 0;
       return three.ok ? 2 : 1;
     },
-    seen: "With 2/3 the two fastest nodes decide, so one node may be slow or down: you stored a value, and read it through another node. With 3/3 a single node holds everything up. Two of three is more than half of them; such a majority is called a quorum. The write that failed was not undone: node-1 and node-2 have it, and it may still appear. “Failed” only means that too few nodes have confirmed it.",
+    seen: "With 2/3 the two fastest nodes decide, so one node may be slow or down: you stored “two”, and read it through another node. With 3/3 a single node holds everything up. Two of three is more than half of them; such a majority is called a quorum. The write that failed was not undone: node-1 and node-2 hold “three”, and node-3 gets it when it is back. “Failed” only means that too few nodes have confirmed it in time.",
   },
   {
     title: "One of three",
@@ -120,9 +123,11 @@ const TOUR = [
       const [first, second, third] = cast.names;
       const key = "tour/repair";
       await cast.put(first, key, "old", THREE_OF_THREE);
+      await cast.look(key);
       await cutOff(cast, third);
       await cast.put(first, key, "new", TWO_OF_THREE);
-      await cast.hints(first);
+      await cast.look(key);
+      cast.say(`${first} keeps ${counted(await cast.hints(first), "hint")} for ${third}.`);
       await cutOff(cast, first);
       await cast.act(third, "join");
       await cast.untilSeen(second, third, true);
@@ -130,7 +135,6 @@ const TOUR = [
       await cast.look(key);
       await rest(MESSAGE_MS);
       await cast.get(second, key, TWO_OF_THREE);
-      await cast.stage.send(second, third, "hint", "new");
       const held = await cast.look(key);
       if (held.get(third).kind !== "value") return 1;
       return held.get(third).stale ? 0 : 2;
@@ -161,7 +165,7 @@ const TOUR = [
         wasLearner ||= replica_state === "learner";
         return replica_state === "voter";
       });
-      if (wasLearner) cast.say(`Until then ${second} was “learner”: its answers did not count.`, "warn");
+      if (wasLearner) cast.say(`Until then ${second} was a “learner”: its answers did not count.`, "warn");
       cast.stage.be(second, "up");
       await cast.stage.send(first, second, "hint", "everything");
       const held = await cast.look(key);
@@ -192,7 +196,7 @@ const TOUR = [
       const right = await cast.put(first, "tour/clock", "right", THREE_OF_THREE);
       await cast.look("tour/clock");
       await cast.act(third, "unskew");
-      await cast.until(`${third} timestamps again`, async () => !(await cast.status(third)).clock.refuses_writes);
+      await cast.until(`${third} gives timestamps again`, async () => !(await cast.status(third)).clock.refuses_writes);
       if (ahead.ok) return 0;
       return right.ok ? 2 : 1;
     },

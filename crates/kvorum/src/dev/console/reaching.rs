@@ -26,7 +26,7 @@ use tokio_rustls::TlsConnector;
 /// How long connecting to a node may take. A frozen node answers nothing.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// A stream to a node, plain or sealed.
+/// A stream to a node, plain or encrypted.
 trait NodeStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> NodeStream for T {}

@@ -15,8 +15,8 @@ use load::plan::{Operation, Rate, SizeDistribution};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
-/// Keys that the load writes, and their values in bytes: enough that a pass has several
-/// ranges, and that a store is refilled in more than one step.
+/// Keys that the load writes, and their values in bytes: enough that a session has several
+/// ranges, and that a store is rebuilt in more than one step.
 const KEYS: u64 = 30_000;
 const VALUE_BYTES: usize = 1000;
 
@@ -111,9 +111,9 @@ fn wait_until_equal(cluster: &TestCluster) {
     });
 }
 
-/// Waits until a node takes part in a pass.
-fn wait_until_swept(cluster: &TestCluster, node: usize) {
-    wait_until("a pass to run", || {
+/// Waits until a node takes part in a session.
+fn wait_until_in_session(cluster: &TestCluster, node: usize) {
+    wait_until("a session to run", || {
         let status = cluster[node].status().ok()?;
         let running = status["repair"]["running"].as_array()?;
         (!running.is_empty()).then_some(())
@@ -170,25 +170,25 @@ fn stores_become_equal_after_a_long_absence_and_after_a_lost_disk() {
     cluster.wait_until_joined();
     load.end();
 
-    // The driver of a pass is killed in the middle of it, and another node takes over.
+    // The coordinator of a session is killed in the middle of it, and another node takes over.
     let mut load = Load::start(&cluster, &[1, 2]);
-    wait_until_swept(&cluster, 0);
+    wait_until_in_session(&cluster, 0);
     load.fault();
     cluster[0].kill();
-    wait_until_swept(&cluster, 1);
+    wait_until_in_session(&cluster, 1);
     cluster[0].start(&[]);
     cluster.wait_until_joined();
     load.end();
     wait_until_equal(&cluster);
 
-    // The second node loses its folder, and is killed once more while it is filled.
+    // The second node loses its folder, and is killed once more while it is rebuilt.
     let mut load = Load::start(&cluster, &[0, 2]);
     load.fault();
     cluster[1].kill();
     std::fs::remove_dir_all(&cluster[1].data).unwrap();
     cluster[1].start(&[]);
     cluster[1].wait_until_replica_state("learner");
-    wait_until_swept(&cluster, 1);
+    wait_until_in_session(&cluster, 1);
     load.fault();
     cluster[1].kill();
     cluster[1].start(&[]);

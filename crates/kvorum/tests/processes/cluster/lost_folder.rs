@@ -1,4 +1,4 @@
-//! A node whose folder was lost, as an operator meets it: a repair fills it, and logs and status
+//! A node whose folder was lost, as an operator meets it: a repair rebuilds it, and logs and status
 //! say what happened.
 
 use crate::fixtures::cluster::{ClusterNode, TestCluster, node_locations};
@@ -86,14 +86,14 @@ fn a_node_without_its_folder_is_filled_once_all_nodes_are_up() {
             });
         }
     }
-    // The nodes connect anew to a store that was filled, and a pass lacks them meanwhile.
+    // The nodes connect anew to a store that was rebuilt, and a session lacks them meanwhile.
     wait_until_ok("a repair of all nodes", || {
-        let swept = run_admin(&cluster[1], &["repair", "--full", "--wait"]);
-        let said = String::from_utf8_lossy(&swept.stdout).into_owned();
-        if swept.status.success() && said.contains("all nodes are equal") {
+        let repaired = run_admin(&cluster[1], &["repair", "--full", "--wait"]);
+        let said = String::from_utf8_lossy(&repaired.stdout).into_owned();
+        if repaired.status.success() && said.contains("all nodes are equal") {
             Ok(())
         } else {
-            Err(format!("{swept:?}"))
+            Err(format!("{repaired:?}"))
         }
     });
     // No full repair came before the loss, so nobody knows how much it is. There is nothing to do

@@ -37,18 +37,18 @@ pub(crate) fn others_serve_while_the_last_node_is_down_and_it_catches_up(
 ) {
     let mut ledgers = ledgers();
     let addresses: [SocketAddr; 2] = [0, 1].map(|index| cluster[index].location.address);
-    let mut disturbed = Instant::now();
+    let mut began = Instant::now();
     let watch = under_load(&mut ledgers, &addresses, |watch| {
         watch.go_on(Duration::ZERO, 200);
-        disturbed = Instant::now();
+        began = Instant::now();
         make_unavailable(&mut cluster[2]);
-        // Meanwhile all keys are written, and the first second passes.
+        // Meanwhile all keys are written, and the first second sessions.
         watch.go_on(Duration::from_millis(1_500), 4 * (CLIENTS * KEYS) as u64);
         assert!(cluster.hints_for(2) > 0, "no hint was kept for the node");
         make_available(&mut cluster[2]);
         watch.go_on(Duration::from_millis(500), 200);
     });
-    watch.assert_served(disturbed);
+    watch.assert_served(began);
     cluster.wait_until_caught_up(2, &ledgers);
 }
 

@@ -46,7 +46,7 @@ fn bound_of(node: &ClusterNode) -> Option<u64> {
 }
 
 #[test]
-fn a_tombstone_goes_once_the_forget_bound_has_passed_it() {
+fn a_tombstone_goes_once_the_gc_threshold_has_passed_it() {
     let mut cluster = TestCluster::new(node_locations());
     for node in &mut cluster.nodes {
         let options = [
@@ -79,9 +79,9 @@ fn a_tombstone_goes_once_the_forget_bound_has_passed_it() {
     );
     wait_until_status_says(&cluster[0], "no full repair has set the GC threshold");
 
-    wait_until("the bound to pass the delete", || {
-        // A link that breaks on a busy machine makes a pass incomplete.
-        let _swept = admin(&cluster[1], &["repair", "--full", "--wait"]);
+    wait_until("the GC threshold to pass the delete", || {
+        // A link that breaks on a busy machine makes a session incomplete.
+        let _repaired = admin(&cluster[1], &["repair", "--full", "--wait"]);
         let have_passed = cluster
             .nodes
             .iter()

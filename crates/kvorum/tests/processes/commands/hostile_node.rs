@@ -24,6 +24,7 @@ fn cluster(url: &str) -> Value {
     let node = |name: String| json!({"name": name, "url": url, "missed": HOSTILE});
     let advice = json!({
         "severity": "bad", "node": HOSTILE, "what": HOSTILE, "remedy": HOSTILE, "runbook": HOSTILE,
+        "runbook_url": HOSTILE,
     });
     json!({"asked_by": HOSTILE, "nodes": names().map(node), "advice": [advice]})
 }

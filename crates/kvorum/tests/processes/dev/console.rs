@@ -155,7 +155,39 @@ fn the_tour_shows_what_it_says() {
 fn take(browser: &mut Browser, truths: &[usize]) {
     for (index, truth) in truths.iter().enumerate() {
         take_step(browser, index + 1, *truth);
+        match index + 1 {
+            1 => assert_failed_write_is_seen(browser),
+            4 => assert_repair_comes_before_the_answer(browser),
+            _ => {}
+        }
     }
+}
+
+/// What the text of the first step says of “three” is in the picture.
+fn assert_failed_write_is_seen(browser: &mut Browser) {
+    browser.wait_for_text(".outcome", "node-1 and node-2 hold “three”");
+    browser.wait_for_text(".told", "What each node holds under tour/three");
+    let held = "[...document.querySelectorAll('.held')].map((held) => held.textContent).slice(0, 2).join()";
+    assert_eq!(browser.evaluate(held), "three,three");
+    // It gets to the third, too.
+    browser.wait_for_text(".log", "All nodes are up and equal again.");
+    browser.wait_for(
+        "[...document.querySelectorAll('.held')].every((held) => held.textContent === 'three')",
+    );
+}
+
+/// The picture has the repair where the text has it: before the reader gets the answer.
+fn assert_repair_comes_before_the_answer(browser: &mut Browser) {
+    let log = browser.evaluate("document.querySelector('.log').textContent");
+    let log = log.as_str().unwrap();
+    let at = |text: &str| log.find(text).unwrap_or_else(|| panic!("{text}: {log}"));
+    let repaired = at("node-2 overwrites the stale copy on node-3 with \"new\".");
+    assert!(
+        at("You ask node-2 to read tour/repair, with 2/3.") < repaired,
+        "{log}"
+    );
+    assert!(repaired < at("node-2 answers: \"new\""), "{log}");
+    browser.wait_for_text(".told", "What each node holds under tour/repair");
 }
 
 /// Takes a step of the tour, from 1, whose right answer has this index.
@@ -189,7 +221,7 @@ fn the_console_reaches_nodes_with_tls_and_tokens() {
     for (request, status) in [
         ("PUT /nodes/1/v0/entity?id=k", 201),
         ("GET /nodes/3/v0/entity?id=k", 200),
-        // The load is sealed, too, and has the token.
+        // The load is encrypted, too, and has the token.
         ("POST /dev/load/4", 200),
     ] {
         let answer = ask(&url, request, &own);

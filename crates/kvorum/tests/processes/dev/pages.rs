@@ -255,6 +255,87 @@ fn a_silent_node_is_shown_by_the_others_and_another_one_can_be_looked_through() 
 }
 
 #[test]
+fn a_node_that_is_cut_off_says_so_and_blames_no_other_one() {
+    let Some(mut seen) = Seen::start() else {
+        return;
+    };
+    seen.show("cluster");
+    seen.browser.wait_for_text(".lead", "All 3 nodes are up");
+    seen.browser.choose("#seen-by", "3");
+    seen.browser
+        .wait_for_text(".part-nodes h2", "as node-3 sees them");
+    seen.choose();
+    seen.press("cut", "Cut off");
+    seen.browser
+        .wait_for_text(".lead.bad", "node-3 reaches none of the other 2 nodes");
+    seen.browser.wait_for_text(
+        ".advice .bad",
+        "node-3: it has reached none of the 2 other nodes",
+    );
+    // The others say themselves that they are well.
+    seen.browser.wait_for(
+        "document.querySelectorAll('.card.good').length === 2 \
+         && document.querySelectorAll('.advice .bad').length === 1 \
+         && document.querySelectorAll('.actor.unseen').length === 2 \
+         && document.querySelectorAll('.actor.cut').length === 1",
+    );
+    seen.show("node");
+    seen.browser
+        .wait_for_text(".part-lead .bad", "reaches none of 2 (cut off by you)");
+    seen.browser.choose("#seen-by", "1");
+    seen.browser
+        .wait_for_text(".part-lead .warn", "reaches 1 of 2");
+    seen.show("cluster");
+    seen.browser
+        .wait_for_text(".advice .bad", "node-3: it has been unreachable");
+    seen.end();
+}
+
+#[test]
+fn a_node_has_the_same_look_in_its_card_its_chart_and_the_picture() {
+    let Some(mut seen) = Seen::start() else {
+        return;
+    };
+    seen.show("cluster");
+    seen.browser
+        .wait_for("document.querySelectorAll('.legend .node-key').length === 3");
+    for scheme in ["light", "dark"] {
+        seen.browser.prefer(scheme);
+        let looks = |of: &str| {
+            format!(
+                "[...document.querySelectorAll('{of}')].map((line) => {{
+                    const {{ stroke, strokeDasharray }} = getComputedStyle(line);
+                    return `${{stroke}} ${{strokeDasharray}}`;
+                }})"
+            )
+        };
+        let of_cards = seen.browser.evaluate(&looks(".card .node-key line"));
+        let of_cards = of_cards.as_array().unwrap().clone();
+        assert_eq!(of_cards.len(), 3);
+        for part in [
+            ".legend .node-key line",
+            ".map .look",
+            ".part-nodes .node-key line",
+        ] {
+            let found = seen.browser.evaluate(&looks(part));
+            let expected = if part.starts_with(".part-nodes") {
+                &of_cards[1..]
+            } else {
+                &of_cards
+            };
+            assert_eq!(found.as_array().unwrap(), expected, "{part} in {scheme}");
+        }
+        // Neighbours differ in colour and, for those who do not see it, in the pattern.
+        for (one, other) in [(0, 1), (1, 2), (0, 2)] {
+            let part = |index: usize| of_cards[index].as_str().unwrap().rsplit_once(") ").unwrap();
+            assert_ne!(part(one).0, part(other).0, "{scheme}");
+            assert_ne!(part(one).1, part(other).1, "{scheme}");
+        }
+    }
+    seen.end();
+}
+
+#[test]
 fn a_key_is_read_again_from_the_node_that_answers_now() {
     let Some(mut seen) = Seen::start() else {
         return;
@@ -285,7 +366,7 @@ fn a_tour_that_is_left_leaves_no_broken_node_and_no_key() {
     let Some(mut seen) = Seen::start() else {
         return;
     };
-    let is_over = "document.querySelector('.telling > button').textContent === 'Run again'";
+    let is_over = "document.querySelector('.telling .row > button').textContent === 'Run again'";
     let are_up = "document.querySelectorAll('.actor.up').length === 4";
     // The first step breaks a node, and heals it before the reader's eyes.
     take_step(&mut seen.browser, 1, 1);

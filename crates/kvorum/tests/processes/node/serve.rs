@@ -6,8 +6,10 @@ use crate::support::{
 };
 use http_testing::Connection;
 use rustix::process::Signal;
+use std::fs::Permissions;
 use std::io::Write;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 /// Puts a value under the key `k`.
@@ -117,10 +119,28 @@ fn a_damaged_store_is_refused_with_its_path() {
     }
     let end = Process::spawn(&mut serve(free_port(), folder.path())).end();
     assert_eq!(end.code, Some(2), "a restart does not help");
-    assert!(
-        end.line().contains(folder.path().to_str().unwrap()),
-        "{end:?}"
-    );
+    // The line ends with what to run.
+    let data = folder.path().to_str().unwrap();
+    let command = format!(": mkdir {data}.damaged && mv {data}/* {data}.damaged");
+    assert!(end.line().ends_with(&command), "{end:?}");
+}
+
+#[test]
+fn a_folder_that_is_not_the_nodes_alone_is_refused_so_that_no_supervisor_tries_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("linked");
+    let shared = folder.path().join("shared");
+    for data in [&link, &shared] {
+        std::fs::create_dir(data).unwrap();
+        std::fs::set_permissions(data, Permissions::from_mode(0o700)).unwrap();
+    }
+    std::os::unix::fs::symlink("/dev/null", link.join("LOCK")).unwrap();
+    std::fs::set_permissions(&shared, Permissions::from_mode(0o777)).unwrap();
+    for (data, words) in [(&link, "symbolic link"), (&shared, "chmod 700")] {
+        let end = Process::spawn(&mut serve(free_port(), data)).end();
+        assert_eq!(end.code, Some(2), "{end:?}");
+        assert!(end.stderr.contains(words), "{end:?}");
+    }
 }
 
 #[test]

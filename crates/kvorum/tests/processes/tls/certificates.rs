@@ -1,7 +1,7 @@
 //! Certificates that are wrong, as the nodes on both sides of a connection see them.
 
 use crate::fixtures::authority::{Authority, NodeFiles, client};
-use crate::fixtures::cluster::{TestCluster, node_locations};
+use crate::fixtures::cluster::{ClusterNode, TestCluster, node_locations};
 use crate::support::{Process, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -32,6 +32,28 @@ fn two_of_three(authority: &Authority) -> (TestCluster, NodeFiles) {
     (cluster, third)
 }
 
+/// Why a node has no TLS connection to another one, once its status says so.
+fn tls_failure(node: &ClusterNode, other: &str) -> Value {
+    wait_until("the status to say why there is no connection", || {
+        let status = node.status().ok()?;
+        let mut members = status["cluster"].as_array()?.iter();
+        let member = members.find(|member| member["name"] == other)?;
+        (member["problem"] == "tls").then(|| member["tls_failure"].clone())
+    })
+}
+
+/// The advice of the first node about the third with this runbook.
+fn advice_about_third(cluster: &TestCluster, runbook: &str) -> Value {
+    wait_until("the first node to tell what to do", || {
+        let mut connection = cluster[0].connect().ok()?;
+        let answer = connection.request("GET", "/v0/cluster", "", b"").ok()?;
+        let page: Value = serde_json::from_slice(&answer.body).ok()?;
+        let mut advice = page["advice"].as_array()?.iter();
+        let is_it = |advice: &&Value| advice["node"] == "c" && advice["runbook"] == runbook;
+        advice.find(is_it).cloned()
+    })
+}
+
 #[test]
 fn nodes_say_what_is_wrong_with_a_certificate_and_what_to_do() {
     let (authority, other) = (Authority::new("authority"), Authority::new("other"));
@@ -46,6 +68,35 @@ fn nodes_say_what_is_wrong_with_a_certificate_and_what_to_do() {
     cluster[0].wait_until_logged(&["handshake with a client failed", unknown]);
     cluster[2].wait_until_logged(&["name=\"a\"", "refuses this side's certificate", "alert"]);
     assert_ne!(cluster[0].state_of("c"), "up");
+    // What logs say, an operator sees everywhere else.
+    let failure = tls_failure(&cluster[0], "c");
+    assert_eq!(failure["reason"], "certificate", "{failure}");
+    let cause = "its certificate is not from an authority that is trusted here";
+    assert_eq!(failure["cause"], cause, "{failure}");
+    let advice = advice_about_third(&cluster, "Handshakes fail");
+    assert!(advice["what"].as_str().unwrap().contains(cause), "{advice}");
+    assert!(
+        advice["remedy"]
+            .as_str()
+            .unwrap()
+            .starts_with("Have one sign it"),
+        "{advice}"
+    );
+    let runbook = advice["runbook_url"].as_str().unwrap();
+    assert!(runbook.starts_with("https://"), "{advice}");
+    assert!(
+        runbook.ends_with("/#/runbooks?at=handshakes-fail"),
+        "{advice}"
+    );
+    wait_until("the metrics to say it", || {
+        let mut connection = cluster[0].connect().ok()?;
+        let page = connection.request("GET", "/metrics", "", b"").ok()?;
+        let page = String::from_utf8(page.body).ok()?;
+        let line = "kvorum_peer_problem{peer=\"c\",problem=\"tls\"} 1";
+        page.lines()
+            .any(|other| other.starts_with(line))
+            .then_some(())
+    });
     cluster[2].kill();
     // The two go on, and the third joins them once it has what it needs.
     authority.issue(&third, address);
@@ -96,16 +147,7 @@ fn a_node_does_not_start_with_a_certificate_that_the_others_would_refuse() {
     let problem = status["tls"]["problem"].as_str().unwrap();
     assert!(problem.contains("other nodes would refuse"), "{problem}");
     // It is told through the other nodes, too.
-    wait_until("another node to tell what to do", || {
-        let mut connection = cluster[0].connect().ok()?;
-        let answer = connection.request("GET", "/v0/cluster", "", b"").ok()?;
-        let page: Value = serde_json::from_slice(&answer.body).ok()?;
-        let mut advice = page["advice"].as_array()?.iter();
-        let of_files = |advice: &&Value| {
-            advice["node"] == "c" && advice["runbook"] == "The files of TLS cannot be used"
-        };
-        advice.find(of_files).map(|_| ())
-    });
+    advice_about_third(&cluster, "The files of TLS cannot be used");
     cluster[0].stop();
     cluster[0].start(&[]);
     cluster.wait_until_joined();
@@ -132,6 +174,9 @@ fn a_node_that_is_reached_under_another_name_is_refused() {
         "not for localhost: issue one for the host of its URL",
     ]);
     assert_ne!(cluster[0].state_of("c"), "up");
+    let failure = tls_failure(&cluster[0], "c");
+    let cause = failure["cause"].as_str().unwrap();
+    assert!(cause.ends_with("not for localhost"), "{failure}");
 }
 
 #[test]
@@ -145,4 +190,6 @@ fn a_node_without_tls_is_told_how_to_reach_nodes_with_it() {
     third.start(&[]);
     cluster[2].wait_until_logged(&["name=\"a\"", "write its URL with https:// in --cluster"]);
     assert_ne!(cluster[2].state_of("a"), "up");
+    let failure = tls_failure(&cluster[2], "a");
+    assert_eq!(failure["reason"], "plain", "{failure}");
 }

@@ -86,8 +86,8 @@ fn every_command_works_over_tls() {
     let states = status["nodes"].as_array().unwrap().iter();
     let states: Vec<&str> = states.map(|node| node["state"].as_str().unwrap()).collect();
     assert_eq!(states, ["serving"; 3], "{status}");
-    let swept = cluster.succeed(&format!("admin repair --wait {target}"), b"");
-    assert!(swept.contains("all nodes are equal"), "{swept}");
+    let repaired = cluster.succeed(&format!("admin repair --wait {target}"), b"");
+    assert!(repaired.contains("all nodes are equal"), "{repaired}");
     cluster.succeed(&format!("admin compact --wait {target}"), b"");
 }
 
@@ -154,6 +154,8 @@ fn without_trust_there_is_no_request_and_the_line_says_what_to_do() {
             &["from an authority that is trusted", "--ca"],
         ),
         (format!("get k --url {plain}"), 5, &["https://"]),
+        (format!("admin status --url {plain}"), 5, &["https://"]),
+        (format!("admin repair --url {plain}"), 5, &["https://"]),
         (
             format!("get k --url {plain} --ca {ca}"),
             2,

@@ -297,7 +297,7 @@ impl Compaction {
     /// # Errors
     /// Those of [`TableSet::apply`](crate::engine::table_set::TableSet::apply), and
     /// [`Error::Obsolete`] for a rewrite if the closed timestamp has risen since it began:
-    /// what it has read again would come in behind the scan of a pass. [`Error::Invalid`] if
+    /// what it has read again would come in behind the scan of a session. [`Error::Invalid`] if
     /// further damage of its inputs was noted meanwhile: it may have passed over what no
     /// comparison has compared, and the note of that would go with the table; and if a store
     /// was lost meanwhile, whose last copies may be among the non-owned versions that it has
@@ -374,7 +374,7 @@ impl Compaction {
             removed: pick.inputs.iter().map(|(_, id)| *id).collect(),
             ..TableEdit::default()
         })?;
-        // And to a pass that has begun since, whose scan may have come before the edit.
+        // And to a session that has begun since, whose scan may have come before the edit.
         note_arrival();
         if pick.reason == Reason::Damaged {
             tracing::warn!(

@@ -161,6 +161,9 @@ impl Core {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(None),
             Err(error) => Err(Error::io("use", folder, error)),
         };
+        if let Ok(Some(free_bytes)) = free_bytes {
+            self.ingests.note_free_bytes(free_bytes);
+        }
         let looked = free_bytes.and_then(|free_bytes| {
             self.log.lock().writer.check_name()?;
             let size_bytes = disk.size_bytes(folder).ok();

@@ -15,8 +15,9 @@
 //!    table also removes its ranges.
 //!
 //! The damaged block may have held the tombstone that hid an older version, and the other
-//! stores may have forgotten that tombstone. So the owner writes a tombstone over such a
-//! version in step 3: the range does not count before, so no read sees it.
+//! stores may have dropped that tombstone. So the owner sets aside what the store still holds of
+//! the keys of the range below the GC threshold ([`set_aside`](crate::engine::jobs::set_aside)):
+//! the range does not count before, so no read sees it.
 //!
 //! A table that does not open when the store is opened is damaged as a whole
 //! ([`recovery::tables`](crate::engine::recovery::tables)).

@@ -14,14 +14,14 @@ pub enum Admission {
         /// The GC threshold when the owner has checked the version. If compaction uses a
         /// greater one by the time of the commit, a version below that is refused.
         gc_threshold: Timestamp,
-        /// The barrier of its source then, read before the owner has looked at anything else.
-        /// If it has risen by the time of the commit, a version below the closed timestamp is
-        /// refused.
-        barrier: Barrier,
+        /// The generation of its source then, read before the owner has looked at anything else.
+        /// If a later one has begun by the time of the commit, a version below the closed timestamp
+        /// is refused.
+        generation: Generation,
     },
 }
 
-/// Where late writes come from. Each source has a barrier of its own.
+/// Where late writes come from. Each source has generations of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LateSource {
     /// The comparison of stores that is under way.
@@ -30,17 +30,17 @@ pub enum LateSource {
     Read,
 }
 
-/// How often a store has refused the late writes of a source that waited: see
-/// [`Engine::raise_barrier`].
+/// Which late writes of a source still count: those that were admitted since it began. See
+/// [`Engine::begin_generation`].
 ///
-/// [`Engine::raise_barrier`]: crate::Engine::raise_barrier
+/// [`Engine::begin_generation`]: crate::Engine::begin_generation
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Barrier {
+pub struct Generation {
     pub(super) source: LateSource,
     pub(super) number: u64,
 }
 
-impl Barrier {
+impl Generation {
     /// That of a store that was just opened.
     #[must_use]
     pub const fn first(source: LateSource) -> Self {

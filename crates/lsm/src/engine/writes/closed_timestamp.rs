@@ -15,17 +15,17 @@
 //! takes the commit lock. So it keeps the closed timestamp where it is meanwhile:
 //! [`ClosedTimestamp::hold`], then [`ClosedTimestamp::check`], then the edit.
 //!
-//! # The barriers
+//! # The generations
 //!
 //! A comparison must not miss a late write that was admitted before it began and still
 //! waits: for a turn of its thread, or for seconds in the queue while writers are held
-//! back. So the owner raises the **barrier** before the scan, under the same locks. Each
-//! late write names the barrier of its admission, and the commit refuses those from before
-//! the present one, if they are below the closed timestamp. They are refused with
+//! back. So the owner begins a new **generation** of admissions before the scan, under the same
+//! locks. Each late write names the generation of its admission, and the commit refuses those
+//! of an earlier one, if they are below the closed timestamp. They are refused with
 //! [`Error::Overloaded`], because they may come again: they are then checked like any other
 //! and count for the new comparison.
 //!
-//! Each [`LateSource`] has a barrier of its own, because what a comparison brings may go on
+//! Each [`LateSource`] has generations of its own, because what a comparison brings may go on
 //! where reads must be checked anew.
 //!
 //! # The GC threshold
@@ -65,7 +65,7 @@
 //! The owner makes the closed timestamp durable, and gives it back when it opens the store.
 //! The replay of the log refuses nothing, because the log was checked when it was written.
 
-use super::admission::{Admission, Barrier, LateSource};
+use super::admission::{Admission, Generation, LateSource};
 use super::committer::Committer;
 use super::queue::{Group, PendingWrite};
 use crate::error::Error;
@@ -86,8 +86,8 @@ pub(in crate::engine) struct ClosedTimestamp {
     gc_threshold: AtomicU64,
     /// Below which threshold the store has set aside, or is about to.
     set_aside_below: AtomicU64,
-    comparison_barrier: AtomicU64,
-    read_barrier: AtomicU64,
+    comparison_generation: AtomicU64,
+    read_generation: AtomicU64,
     /// Locked while the closed timestamp must not rise ([`ClosedTimestamp::hold`]), and to raise it.
     held: Mutex<()>,
 }
@@ -99,8 +99,8 @@ impl ClosedTimestamp {
             bound: AtomicU64::new(bound.as_u64()),
             gc_threshold: AtomicU64::default(),
             set_aside_below: AtomicU64::default(),
-            comparison_barrier: AtomicU64::default(),
-            read_barrier: AtomicU64::default(),
+            comparison_generation: AtomicU64::default(),
+            read_generation: AtomicU64::default(),
             held: Mutex::default(),
         }
     }
@@ -119,7 +119,7 @@ impl ClosedTimestamp {
     /// commit lock or the closed timestamp until it is.
     ///
     /// # Errors
-    /// [`Error::Obsolete`], [`Error::Overloaded`] for a late write from before the barrier of
+    /// [`Error::Obsolete`], [`Error::Overloaded`] for a late write from an earlier generation of
     /// its source.
     pub(in crate::engine) fn check(
         &self,
@@ -129,7 +129,7 @@ impl ClosedTimestamp {
         let bound = self.bound();
         let Admission::Late {
             gc_threshold,
-            barrier,
+            generation,
         } = admission
         else {
             return if least < bound {
@@ -142,34 +142,34 @@ impl ClosedTimestamp {
         if risen > gc_threshold && least < risen {
             return Err(Error::Obsolete { below: risen });
         }
-        if barrier.number < self.barrier(barrier.source).number && least < bound {
+        if generation.number < self.generation(generation.source).number && least < bound {
             Err(Error::Overloaded)
         } else {
             Ok(())
         }
     }
 
-    /// The present barrier of a source. What is read after it is at least as new.
-    pub(in crate::engine) fn barrier(&self, source: LateSource) -> Barrier {
-        let number = self.barrier_of(source).load(Acquire);
-        Barrier { source, number }
+    /// The present generation of a source. What is read after it is at least as new.
+    pub(in crate::engine) fn generation(&self, source: LateSource) -> Generation {
+        let number = self.generation_of(source).load(Acquire);
+        Generation { source, number }
     }
 
-    /// Raises the barrier of a source. The guard and the committer show that the caller holds
+    /// Begins a generation of a source. The guard and the committer show that the caller holds
     /// the closed timestamp and the commit lock.
-    pub(in crate::engine) fn raise_barrier(
+    pub(in crate::engine) fn begin_generation(
         &self,
         source: LateSource,
         _held: &ClosedGuard<'_>,
         _committer: &mut Committer,
     ) {
-        self.barrier_of(source).fetch_add(1, Release);
+        self.generation_of(source).fetch_add(1, Release);
     }
 
-    fn barrier_of(&self, source: LateSource) -> &AtomicU64 {
+    fn generation_of(&self, source: LateSource) -> &AtomicU64 {
         match source {
-            LateSource::Comparison => &self.comparison_barrier,
-            LateSource::Read => &self.read_barrier,
+            LateSource::Comparison => &self.comparison_generation,
+            LateSource::Read => &self.read_generation,
         }
     }
 
@@ -213,7 +213,7 @@ impl ClosedTimestamp {
     /// Takes out of a group, which is sorted by timestamp, the writes that are refused, and
     /// gives them with the errors that they get: see [`ClosedTimestamp::check`]. First come the
     /// ordinary writes below the closed timestamp, then the late ones below the GC threshold,
-    /// then the late ones from before their barrier. The caller holds the commit lock.
+    /// then the late ones of an earlier generation. The caller holds the commit lock.
     pub(in crate::engine) fn take_refused(&self, group: &mut Group) -> Option<[(Group, Error); 3]> {
         let least = group.front()?.entry.timestamp();
         let (closed_timestamp, gc_threshold) = (self.bound(), self.gc_threshold());

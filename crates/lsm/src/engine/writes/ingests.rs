@@ -15,8 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[derive(Default)]
 pub(in crate::engine) struct Ingests {
     under_way: Mutex<BTreeMap<u64, Timestamp>>,
-    /// How many free bytes the last one that ended wanted, if it found fewer; 0 otherwise. An
-    /// ingest leaves the room that writes need, so the disk need not be full for them.
+    /// How many free bytes the last one that ended wanted, if it found fewer and there are not that
+    /// many now; 0 otherwise. An ingest leaves the room that writes need, so the disk need not be
+    /// full for them.
     room_wanted_bytes: AtomicU64,
 }
 
@@ -44,12 +45,21 @@ impl Ingests {
         self.room_wanted_bytes.store(0, Relaxed);
     }
 
+    /// Notes how many bytes of the disk are free: the room that an ingest wanted may be there now.
+    pub(in crate::engine) fn note_free_bytes(&self, free_bytes: u64) {
+        let has_room = |wanted: u64| (wanted <= free_bytes).then_some(0);
+        let _wants_more = self
+            .room_wanted_bytes
+            .fetch_update(Relaxed, Relaxed, has_room);
+    }
+
     /// Notes that an ingest found less than these free bytes, counting those of its own tables.
     pub(in crate::engine) fn note_lack_of_room(&self, wanted_bytes: u64) {
         self.room_wanted_bytes.store(wanted_bytes.max(1), Relaxed);
     }
 
-    /// How many free bytes the last ingest that ended wanted, if it found fewer.
+    /// How many free bytes the last ingest that ended wanted, if there were fewer when the disk was
+    /// last looked at.
     pub(in crate::engine) fn room_wanted_bytes(&self) -> Option<u64> {
         Some(self.room_wanted_bytes.load(Relaxed)).filter(|wanted| *wanted > 0)
     }

@@ -2,7 +2,7 @@
 
 use crate::common::{CollectedOutcomes, World, delete, put, read, scan_all, table_files};
 use base::Timestamp;
-use lsm::{Admission, Barrier, Durability, Engine, Error, JobClass, LateSource, Outbox};
+use lsm::{Admission, Durability, Engine, Error, Generation, JobClass, LateSource, Outbox};
 use lsm_testing::{BlockingWrite, Ends};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -15,7 +15,7 @@ fn at(timestamp: u64) -> Timestamp {
 fn late(gc_threshold: u64) -> Admission {
     Admission::Late {
         gc_threshold: at(gc_threshold),
-        barrier: Barrier::first(LateSource::Comparison),
+        generation: Generation::first(LateSource::Comparison),
     }
 }
 

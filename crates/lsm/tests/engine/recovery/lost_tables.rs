@@ -74,7 +74,7 @@ fn keys(engine: &Engine, file: &Path) -> (Vec<u64>, Vec<u64>, Vec<u64>) {
 }
 
 /// The keys that a scan for a comparison finds.
-fn swept(engine: &Engine) -> usize {
+fn repaired(engine: &Engine) -> usize {
     let mut scan = engine.scan(b"", None).for_full_comparison();
     let mut keys = 0;
     loop {
@@ -144,7 +144,7 @@ fn a_start_serves_what_does_not_need_the_table() {
             );
             assert_eq!(failed, damaged);
             // The range ends with the first key of the next table: more is not known.
-            assert_eq!(swept(&engine), read.len() + 1);
+            assert_eq!(repaired(&engine), read.len() + 1);
             let scanned = engine.scan(b"", None).next_batch(1 << 20);
             assert!(matches!(scanned, Err(Error::Corrupt { .. })));
             let statistics = engine.statistics();

@@ -89,11 +89,11 @@ fn late_writes_pass_the_closed_timestamp() {
 
 const ALL: &[LateSource] = &[LateSource::Comparison, LateSource::Read];
 
-/// A late write of a source, with the barrier that the store has now.
+/// A late write of a source, with the generation that the store has now.
 fn late_from(engine: &Engine, source: LateSource) -> Admission {
     Admission::Late {
         gc_threshold: Timestamp::ZERO,
-        barrier: engine.barrier(source),
+        generation: engine.generation(source),
     }
 }
 
@@ -116,7 +116,7 @@ fn overloaded(collected: &CollectedOutcomes) -> (Vec<u64>, Vec<u64>) {
 }
 
 #[test]
-fn late_writes_from_before_the_barrier_are_refused_below_the_closed_timestamp() {
+fn late_writes_of_an_earlier_generation_are_refused_below_the_closed_timestamp() {
     let world = World::new();
     let engine = world.open();
     let collected = Arc::new(CollectedOutcomes::default());
@@ -130,7 +130,7 @@ fn late_writes_from_before_the_barrier_are_refused_below_the_closed_timestamp() 
     submit(49, before);
     submit(50, before);
     engine.raise_closed_timestamp(at(50)).unwrap();
-    engine.raise_barrier(ALL).unwrap();
+    engine.begin_generation(ALL).unwrap();
     let seen = scan_all(&engine, "", None);
     submit(10, before);
     submit(11, late(&engine));
@@ -143,13 +143,13 @@ fn late_writes_from_before_the_barrier_are_refused_below_the_closed_timestamp() 
     // The closed timestamp may be there already.
     submit(20, late(&engine));
     engine.raise_closed_timestamp(at(40)).unwrap();
-    engine.raise_barrier(ALL).unwrap();
+    engine.begin_generation(ALL).unwrap();
     world.executor.run_until_idle();
     assert_eq!(overloaded(&collected), (vec![20], vec![]));
 }
 
 #[test]
-fn a_barrier_refuses_the_late_writes_of_its_sources_alone() {
+fn a_new_generation_refuses_the_late_writes_of_its_sources_alone() {
     let world = World::new();
     let engine = world.open();
     engine.raise_closed_timestamp(at(50)).unwrap();
@@ -163,7 +163,7 @@ fn a_barrier_refuses_the_late_writes_of_its_sources_alone() {
     ] {
         let admitted = [(1, LateSource::Comparison), (2, LateSource::Read)];
         let admitted = admitted.map(|(ticket, source)| (ticket, late_from(&engine, source)));
-        engine.raise_barrier(raised).unwrap();
+        engine.begin_generation(raised).unwrap();
         for (ticket, admission) in admitted {
             engine.submit_batch([(put("k", 10, "v"), admission, ticket)], &outbox);
         }
@@ -174,7 +174,7 @@ fn a_barrier_refuses_the_late_writes_of_its_sources_alone() {
 
 /// Writers that are held back keep late writes waiting for as long as that lasts.
 #[test]
-fn a_late_write_beside_a_stalled_writer_does_not_come_in_behind_the_barrier() {
+fn a_late_write_beside_a_stalled_writer_does_not_come_in_after_a_new_generation() {
     let mut world = World::new();
     world.options.memtables_frozen_max = 1;
     let engine = world.open();
@@ -191,7 +191,7 @@ fn a_late_write_beside_a_stalled_writer_does_not_come_in_behind_the_barrier() {
     }
     engine.submit_batch([(put("old", 10, "v"), late(&engine), 0)], &outbox);
     engine.raise_closed_timestamp(at(50)).unwrap();
-    engine.raise_barrier(ALL).unwrap();
+    engine.begin_generation(ALL).unwrap();
     assert_eq!(read(&engine, "old"), None);
     world.executor.run_until_idle();
     let (refused, stored) = overloaded(&collected);
@@ -201,7 +201,7 @@ fn a_late_write_beside_a_stalled_writer_does_not_come_in_behind_the_barrier() {
 }
 
 #[test]
-fn an_ingest_from_before_the_barrier_is_refused_whole() {
+fn an_ingest_of_an_earlier_generation_is_refused_whole() {
     let engine = World::new().open();
     engine.raise_closed_timestamp(at(50)).unwrap();
     let ingest = |timestamp, admission| {
@@ -210,7 +210,7 @@ fn an_ingest_from_before_the_barrier_is_refused_whole() {
         ingest.commit()
     };
     let before = late(&engine);
-    engine.raise_barrier(ALL).unwrap();
+    engine.begin_generation(ALL).unwrap();
     let refused = ingest(49, before);
     assert!(matches!(refused, Err(Error::Overloaded)), "{refused:?}");
     assert_eq!(read(&engine, "k"), None);
@@ -218,7 +218,7 @@ fn an_ingest_from_before_the_barrier_is_refused_whole() {
         ingest(timestamp, admission).unwrap();
     }
     engine.close().unwrap();
-    assert!(matches!(engine.raise_barrier(ALL), Err(Error::Closed)));
+    assert!(matches!(engine.begin_generation(ALL), Err(Error::Closed)));
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn a_poisoned_store_takes_no_closed_timestamp() {
     engine.write(put("k", 10, "v")).unwrap_err();
     for raised in [
         engine.raise_closed_timestamp(at(50)),
-        engine.raise_barrier(ALL),
+        engine.begin_generation(ALL),
     ] {
         assert!(matches!(raised, Err(Error::Poisoned { .. })), "{raised:?}");
     }

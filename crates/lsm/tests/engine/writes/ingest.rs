@@ -244,7 +244,7 @@ fn an_entry_that_was_pushed_keeps_the_tombstones_that_hide_it() {
         engine.write(delete("k", 5)).unwrap();
         let admission = Admission::Late {
             gc_threshold: Timestamp::from_u64(10),
-            barrier: engine.barrier(LateSource::Comparison),
+            generation: engine.generation(LateSource::Comparison),
         };
         let mut ingest = engine.begin_ingest(admission).unwrap();
         ingest.push(&put("k", 3, "dead")).unwrap();
@@ -317,6 +317,14 @@ fn an_ingest_leaves_the_room_that_writes_need() {
         "the tables that it has removed count: {wanted}"
     );
     engine.write(put("b", 2, "v")).unwrap();
+    // What it wants is there no sooner than the disk has it.
+    let give = |bytes: u64| {
+        world.memory.set_capacity(world.memory.used_bytes() + bytes);
+        engine.look_at_folder().unwrap();
+        engine.statistics().room_wanted_bytes
+    };
+    assert_eq!(give(wanted - 1), Some(wanted));
+    assert_eq!(give(wanted), None, "nobody needs to store anything first");
     world.memory.set_capacity(u64::MAX);
     let mut ingest = engine.begin_ingest(common::LATE).unwrap();
     ingest.push(&put("0", 1, "v")).unwrap();

@@ -38,7 +38,7 @@ pub(super) struct Feeds {
     wanted: u64,
     /// Bounds the size of the pages.
     window: Rc<ScanWindow>,
-    /// By number.
+    /// By node ID.
     feeds: Vec<Feed>,
 }
 

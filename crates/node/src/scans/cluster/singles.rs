@@ -52,7 +52,7 @@ impl Singles {
         self.count
     }
 
-    /// Reads a key from all of its replicas, and mends those that are stale. Returns the number
+    /// Reads a key from all of its replicas, and repairs those that are stale. Returns the number
     /// of the read.
     pub(super) fn read(&mut self, key: Vec<u8>, is_alone: bool) -> usize {
         let (coordinator, replicas) = (Rc::clone(&self.coordinator), self.replicas);

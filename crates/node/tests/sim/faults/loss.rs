@@ -1,9 +1,9 @@
 //! The loss of a folder: it is lost, replaced by a copy, or damaged.
 //!
 //! Most worlds lose at most one folder. The store in it must not count until the others
-//! have filled it, or until an operator accepts it after the other nodes hold everything.
+//! have rebuilt it, or until an operator accepts it after the other nodes hold everything.
 //! That is checked at the end of the world, see [`crate::world`]. In other worlds each
-//! folder is lost once the one before was filled, or all folders go back to copies.
+//! folder is lost once the one before was rebuilt, or all folders go back to copies.
 //!
 //! A loss does no harm if all other nodes have all data. So the folder is lost while two
 //! other hosts are cut off from each other: one of them has acknowledged writes together
@@ -44,7 +44,7 @@ const ROT_AGAIN_MS: RangeInclusive<u64> = 50..=1_500;
 const FLIPS: RangeInclusive<u64> = 1..=4;
 
 /// How long a learner is with only some of its peers, in milliseconds, in most
-/// worlds: long enough for a full sweep of those.
+/// worlds: long enough for a full repair of those.
 const PARTED_MS: RangeInclusive<u64> = 2_000..=9_000;
 const PARTED_PERCENT: u64 = 60;
 
@@ -54,8 +54,8 @@ const PROBE_MS: RangeInclusive<u64> = 5..=120;
 /// How many keys are written right before a loss, at most.
 const LAST_WORDS_MAX: u64 = 3;
 
-/// After how many requests of a sweep a folder is lost.
-const SWEEP_REQUESTS: RangeInclusive<u64> = 12..=60;
+/// After how many requests of a repair a folder is lost.
+const REPAIR_REQUESTS: RangeInclusive<u64> = 12..=60;
 
 /// Loses a folder, or damages it before `end`.
 pub(super) async fn lose(world: &World, loss: Loss, dice: &Dice, end: Instant) {
@@ -75,7 +75,7 @@ pub(super) async fn lose(world: &World, loss: Loss, dice: &Dice, end: Instant) {
     pause(&CUT_MS).await;
     match loss {
         Loss::Rot => return rot(world, [loser, one, other], dice, end).await,
-        Loss::InRepair => return lose_in_sweep(world, [loser, other], dice).await,
+        Loss::InRepair => return lose_in_repair(world, [loser, other], dice).await,
         Loss::EachFolder => return lose_each(world, dice).await,
         Loss::AllCopies => return restore_all(world, dice).await,
         Loss::Folder | Loss::OldCopy | Loss::RunningCopy => {}
@@ -106,7 +106,7 @@ pub(super) async fn lose(world: &World, loss: Loss, dice: &Dice, end: Instant) {
     probe(world, &others, &keys, &parted_ms, dice).await;
     others.iter().for_each(|host| heal(world, isolated, *host));
     note("returned");
-    await_filled(world, loser, lost).await;
+    await_rebuilt(world, loser, lost).await;
 }
 
 /// Writes some keys through a node, and gives their numbers.
@@ -159,13 +159,13 @@ async fn ask(world: &World, node: HostNumber, key: u64, action: Action) {
     let _outcome = world.ask(request, PATIENCE).await;
 }
 
-/// Loses a folder in the middle of a full sweep, which goes on when the host is back.
-async fn lose_in_sweep(world: &World, [loser, driver]: [HostNumber; 2], dice: &Dice) {
+/// Loses a folder in the middle of a full repair, which goes on when the host is back.
+async fn lose_in_repair(world: &World, [loser, coordinator]: [HostNumber; 2], dice: &Dice) {
     let host = &world.hosts[loser];
     sleep(Duration::from_millis(dice.within(&MEETING_MS))).await;
-    world.hosts[driver].order_repair(RepairKind::Full);
+    world.hosts[coordinator].order_repair(RepairKind::Full);
     let before = host.repair_requests().unwrap_or(0);
-    let requests = dice.within(&SWEEP_REQUESTS);
+    let requests = dice.within(&REPAIR_REQUESTS);
     let is_over = Instant::now() + PATIENCE;
     let is_running = || {
         let now = host.repair_requests();
@@ -182,14 +182,14 @@ async fn lose_in_sweep(world: &World, [loser, driver]: [HostNumber; 2], dice: &D
     world
         .trace
         .note(format_args!("the folder of {loser} is lost in a repair"));
-    await_filled(world, loser, lost).await;
+    await_rebuilt(world, loser, lost).await;
 }
 
-/// Waits until a store that was lost counts again, where the nodes fill it, and checks what
+/// Waits until a store that was lost counts again, where the nodes rebuild it, and checks what
 /// it has then.
-async fn await_filled(world: &World, loser: HostNumber, lost: Instant) {
-    if world.scenario.refills() && super::counts(world, loser).await {
-        world.check_filled(loser, lost);
+async fn await_rebuilt(world: &World, loser: HostNumber, lost: Instant) {
+    if world.scenario.rebuilds() && super::counts(world, loser).await {
+        world.check_rebuilt(loser, lost);
     }
 }
 
@@ -236,7 +236,7 @@ async fn copy(world: &World, loss: Loss, loser: HostNumber, dice: &Dice) -> Copy
     }
 }
 
-/// Damages some bits of one disk, and sometimes has a full sweep find them while clients
+/// Damages some bits of one disk, and sometimes has a full repair find them while clients
 /// run. Meanwhile another host is away that has acknowledged writes together with it.
 async fn rot(world: &World, [loser, one, other]: [HostNumber; 3], dice: &Dice, end: Instant) {
     let mut flips = dice.within(&FLIPS);

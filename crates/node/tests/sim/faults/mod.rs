@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 /// How long a store may take until it counts, and how often to look.
-const FILLED: Duration = Duration::from_secs(60);
+const REBUILT: Duration = Duration::from_secs(60);
 const LOOK_PERIOD: Duration = Duration::from_millis(50);
 
 /// The pause between two orders of an operator, in milliseconds.
@@ -48,10 +48,10 @@ pub(crate) async fn break_things(
             loss::lose(&world, loss, &dice, end).await;
         }));
     }
-    if scenario.forgetting.is_some() {
+    if scenario.tombstone_gc.is_some() {
         let (world, dice) = (Rc::clone(&world), dice.fork());
         breaking.push(tokio::task::spawn_local(async move {
-            forget_now_and_then(&world, &dice, end).await;
+            collect_now_and_then(&world, &dice, end).await;
         }));
     }
     if scenario.faults.is_empty() {
@@ -87,7 +87,7 @@ fn allows_many(scenario: &Scenario) -> bool {
 fn choose(scenario: &Scenario, dice: &Dice) -> Fault {
     let kind = *dice.pick(&scenario.faults);
     let host = match kind {
-        // Only one clock may be wrong, because clocks that are wrong together vouch for
+        // Only one clock may be wrong, because clocks that are wrong together confirm
         // each other.
         FaultKind::FarSkew | FaultKind::FarSkewAtStart => scenario.far_host,
         _ => dice.place(scenario.nodes),
@@ -100,9 +100,9 @@ fn choose(scenario: &Scenario, dice: &Dice) -> Fault {
     }
 }
 
-/// Orders full sweeps, which raise the forget bound, and has stores compacted, which then
-/// drop what is forgotten.
-async fn forget_now_and_then(world: &World, dice: &Dice, end: Instant) {
+/// Orders full repairs, which raise the GC threshold, and has stores compacted, which then
+/// drop what is dead below it.
+async fn collect_now_and_then(world: &World, dice: &Dice, end: Instant) {
     while Instant::now() < end {
         sleep(Duration::from_millis(dice.within(&ORDER_GAP_MS))).await;
         let host = dice.pick(&world.hosts);
@@ -118,7 +118,7 @@ async fn forget_now_and_then(world: &World, dice: &Dice, end: Instant) {
 async fn counts(world: &World, host: HostNumber) -> bool {
     let began = Instant::now();
     while world.hosts[host].is_voter() != Some(true) {
-        if began.elapsed() > FILLED {
+        if began.elapsed() > REBUILT {
             return false;
         }
         sleep(LOOK_PERIOD).await;

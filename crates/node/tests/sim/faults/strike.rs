@@ -22,8 +22,8 @@ const DISK_ROOM_BYTES: RangeInclusive<u64> = 0..=200_000;
 /// How long jobs may take on a slow disk, in milliseconds.
 const SLOW_WORK_MS: RangeInclusive<u64> = 50..=1_500;
 
-/// After how many requests of a sweep a process ends.
-const SWEEP_REQUESTS: RangeInclusive<u64> = 0..=80;
+/// After how many requests of a repair a process ends.
+const REPAIR_REQUESTS: RangeInclusive<u64> = 0..=80;
 
 const YEAR_MS: u64 = 365 * 24 * 3600 * 1000;
 
@@ -147,7 +147,7 @@ pub(super) async fn strike(world: &World, fault: Fault, lasting: Duration, dice:
         }
         FaultKind::KillInRepair => {
             world.hosts[*dice.pick(&[host, other])].order_repair(RepairKind::Full);
-            let requests = dice.within(&SWEEP_REQUESTS);
+            let requests = dice.within(&REPAIR_REQUESTS);
             let before = struck.repair_requests().unwrap_or(0);
             let is_over = Instant::now() + lasting;
             let is_reached = || {
@@ -184,9 +184,9 @@ pub(super) async fn strike(world: &World, fault: Fault, lasting: Duration, dice:
         }
     }
     world.timeline.borrow_mut().comes_back(host);
-    note("mends");
+    note("repairs");
     // A store that lost something in a power cut does not count until all the others have
-    // filled it. So until then it is the one that is unavailable.
+    // rebuilt it. So until then it is the one that is unavailable.
     if world.scenario.kind == ScenarioKind::OneUnavailable && !counts(world, host).await {
         world.fail(format!("the store of node {host} does not count again"));
     }

@@ -57,9 +57,9 @@ pub(super) fn config(number: HostNumber, scenario: &Scenario) -> NodeConfig {
     config.hint_bytes_max = scenario.hint_bytes_max;
     config.hint_age_max = scenario.hint_age_max;
     config.repair_interval = scenario.repair_interval;
-    if let Some(forgetting) = scenario.forgetting {
-        config.gc_grace = forgetting.grace;
-        config.full_repair_interval = Some(forgetting.full_repair_interval);
+    if let Some(tombstone_gc) = scenario.tombstone_gc {
+        config.gc_grace = tombstone_gc.gc_grace;
+        config.full_repair_interval = Some(tombstone_gc.full_repair_interval);
     }
     // Few keys, so that a scan has many pages.
     config.page_bytes_max = 300;

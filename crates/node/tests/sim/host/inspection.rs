@@ -33,7 +33,7 @@ impl Host {
         process.map_or_else(Vec::new, |process| process.node.hints())
     }
 
-    /// How many requests of sweeps the process has answered; `None` if no process runs.
+    /// How many requests of repairs the process has answered; `None` if no process runs.
     pub(crate) fn repair_requests(&self) -> Option<u64> {
         let state = self.state.borrow();
         Some(state.process.as_ref()?.node.repair_requests())
@@ -45,7 +45,7 @@ impl Host {
         Some(state.process.as_ref()?.node.has_damage())
     }
 
-    /// How many full passes the process has taken part in; 0 if none runs.
+    /// How many full sessions the process has taken part in; 0 if none runs.
     pub(crate) fn full_repairs(&self) -> u64 {
         let state = self.state.borrow();
         let process = state.process.as_ref();
@@ -82,7 +82,7 @@ impl Host {
         counts.then_some((gc_threshold, entry))
     }
 
-    /// What the process knows of forgetting; `None` if none runs.
+    /// What the process knows of tombstone GC; `None` if none runs.
     pub(crate) fn gc_status(&self) -> Option<GcStatus> {
         let state = self.state.borrow();
         Some(state.process.as_ref()?.node.gc_status())
@@ -99,7 +99,7 @@ impl Host {
 
     /// How many copies the store has dropped since the process began because they belong to
     /// other nodes.
-    pub(crate) fn surplus_dropped(&self) -> u64 {
+    pub(crate) fn non_owned_dropped(&self) -> u64 {
         let state = self.state.borrow();
         let process = state.process.as_ref();
         process.map_or(0, |process| {

@@ -93,8 +93,9 @@ impl Host {
         self.replaced.set(Some(Instant::now()));
     }
 
-    /// Writes a file `FORGET` with this fence and forget bound, while no process runs.
-    pub(crate) fn set_forget_bound(&self, bound: Timestamp) {
+    /// Writes a file `TOMBSTONE_GC` with this closed timestamp and GC threshold, while no process
+    /// runs.
+    pub(crate) fn set_gc_threshold(&self, bound: Timestamp) {
         let mut bytes = b"kvorumfg\x04\0\0\0".to_vec();
         let bound = bound.as_u64();
         for number in [bound, bound, bound, 0, 0, 0, 0, 0] {
@@ -103,7 +104,7 @@ impl Host {
         bytes.extend_from_slice(&base::crc32c(&bytes).to_le_bytes());
         let state = self.state.borrow();
         assert!(state.process.is_none(), "a process has the disk");
-        replace_file(&*state.disk, Path::new(FOLDER), "FORGET", &bytes).unwrap();
+        replace_file(&*state.disk, Path::new(FOLDER), "TOMBSTONE_GC", &bytes).unwrap();
     }
 
     /// Changes a byte of a table on the disk, which is not sound afterwards. Returns whether

@@ -100,7 +100,7 @@ pub(crate) enum Loss {
     RunningCopy,
     /// Bits of its tables change on the disk.
     Rot,
-    /// All folders are lost, each after the one before was filled again.
+    /// All folders are lost, each after the one before was rebuilt again.
     EachFolder,
     /// All processes come back with copies that were taken one after another.
     AllCopies,

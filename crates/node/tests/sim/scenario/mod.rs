@@ -45,11 +45,11 @@ pub(crate) enum Pairs {
     Any,
 }
 
-/// How the nodes forget their dead. In other worlds the grace is far longer than the world.
+/// How the nodes drop tombstones. In other worlds the GC grace is far longer than the world.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Forgetting {
-    /// The grace.
-    pub(crate) grace: Duration,
+pub(crate) struct TombstoneGc {
+    /// The GC grace.
+    pub(crate) gc_grace: Duration,
     /// How often the nodes compare everything.
     pub(crate) full_repair_interval: Duration,
 }
@@ -95,10 +95,10 @@ pub(crate) struct Scenario {
     pub(crate) hint_age_max: Duration,
     /// How often the nodes compare what they keep, if they do.
     pub(crate) repair_interval: Option<Duration>,
-    /// The keys of a range of a sweep.
+    /// The keys of a range of a repair.
     pub(crate) range_keys: usize,
-    /// How the nodes forget their dead, if they do while the world lasts.
-    pub(crate) forgetting: Option<Forgetting>,
+    /// How the nodes drop tombstones, if they do while the world lasts.
+    pub(crate) tombstone_gc: Option<TombstoneGc>,
     /// How far apart clocks may be.
     pub(crate) clock_drift_max: Duration,
     /// The kinds of faults.
@@ -124,10 +124,10 @@ impl Scenario {
             0..30 => any_fault.without_faults(dice),
             30..39 => any_fault.with_one_unavailable(dice),
             39..62 => any_fault.with_loss(loss, dice),
-            62..69 => any_fault.with_many_sweeps(dice),
-            69..76 => any_fault.with_cut_sweeps(dice),
-            76..86 => any_fault.with_forgetting(dice),
-            86..90 => any_fault.with_loss(loss, dice).with_forgetting(dice),
+            62..69 => any_fault.with_many_repairs(dice),
+            69..76 => any_fault.with_interrupted_repairs(dice),
+            76..86 => any_fault.with_tombstone_gc(dice),
+            86..90 => any_fault.with_loss(loss, dice).with_tombstone_gc(dice),
             90..93 => any_fault.with_loss_of_power_and_more(dice),
             _ => any_fault,
         }
@@ -150,9 +150,9 @@ impl Scenario {
         }
     }
 
-    /// Whether passes may run: those that are due, those that fill a store, and those of
+    /// Whether sessions may run: those that are due, those that rebuild a store, and those of
     /// an operator.
-    pub(crate) fn can_sweep(&self) -> bool {
+    pub(crate) fn can_repair(&self) -> bool {
         let orders = [FaultKind::KillInRepair, FaultKind::SecondCoordinator];
         self.repair_interval.is_some()
             || self.loss.is_some()
@@ -160,9 +160,9 @@ impl Scenario {
             || orders.iter().any(|kind| self.faults.contains(kind))
     }
 
-    /// Whether a store that lost something is filled by the others, and no operator accepts
+    /// Whether a store that lost something is rebuilt by the others, and no operator accepts
     /// it as it is.
-    pub(crate) fn refills(&self) -> bool {
+    pub(crate) fn rebuilds(&self) -> bool {
         self.repair_interval.is_some() && self.loss.is_some()
     }
 
@@ -206,7 +206,7 @@ impl Scenario {
                 Some(Duration::from_secs(5)),
             ]),
             range_keys: *dice.pick(&[4, 16 << 10]),
-            forgetting: None,
+            tombstone_gc: None,
             clock_drift_max: CLOCK_DRIFT_MAX,
             faults,
             far_host: dice.place(nodes),
@@ -277,9 +277,9 @@ impl Scenario {
     }
 
     /// One node after the other is absent for longer than hints live, and clocks are far
-    /// apart, while the nodes sweep many times: what a sweep may pass over matters only
+    /// apart, while repairs run often: what a repair may skip matters only
     /// if an earlier one has ended before the faults.
-    fn with_many_sweeps(self, dice: &Dice) -> Self {
+    fn with_many_repairs(self, dice: &Dice) -> Self {
         Self {
             nodes: *dice.pick(&[3, 3, 4]),
             far_host: dice.place(3),
@@ -294,7 +294,7 @@ impl Scenario {
             repair_interval: Some(Duration::from_secs(1)),
             // Many short ranges would take longer than a world lasts.
             range_keys: 16 << 10,
-            // A restart would forget what earlier sweeps have shown.
+            // A restart would forget what earlier repairs have shown.
             faults: vec![FaultKind::Freeze, FaultKind::Isolate],
             fault_gap_ms: 3_000..=5_000,
             fault_ms: 2_000..=4_000,
@@ -303,8 +303,8 @@ impl Scenario {
         }
     }
 
-    /// Full sweeps of many ranges, with several drivers, that restarts cut short.
-    fn with_cut_sweeps(self, dice: &Dice) -> Self {
+    /// Full repairs of many ranges, with several coordinators, that restarts cut short.
+    fn with_interrupted_repairs(self, dice: &Dice) -> Self {
         let mut faults = vec![FaultKind::KillInRepair, FaultKind::SecondCoordinator];
         for kind in [FaultKind::Freeze, FaultKind::PowerCut] {
             faults.extend(dice.percent(30).then_some(kind));
@@ -329,15 +329,15 @@ impl Scenario {
         }
     }
 
-    /// Full sweeps at short intervals raise the forget bound again and again, and the stores
-    /// are compacted often. Most keys are quiet for longer than the grace after a delete,
+    /// Full repairs at short intervals raise the GC threshold again and again, and the stores
+    /// are compacted often. Most keys are quiet for longer than the GC grace after a delete,
     /// so a value that comes back is not overwritten at once. Between faults there is
-    /// time for a sweep.
-    fn with_forgetting(mut self, dice: &Dice) -> Self {
+    /// time for a repair.
+    fn with_tombstone_gc(mut self, dice: &Dice) -> Self {
         let seconds = Duration::from_secs;
         if self.loss.is_none() {
             self.faults.retain(|_| dice.percent(40));
-            // What is on its way longer than the grace is what must not bring back the dead.
+            // What is on its way longer than the GC grace is what must not bring back the dead.
             let late = [
                 FaultKind::CutOneWay,
                 FaultKind::CutBothWays,
@@ -351,9 +351,9 @@ impl Scenario {
                 Durability::Interval(Duration::from_millis(200)),
             ]);
         }
-        // Many short ranges would take longer than the pause between two sweeps.
+        // Many short ranges would take longer than the pause between two repairs.
         let (keys, range_keys) = *dice.pick(&[(3, 2), (12, 4), (12, 16 << 10), (40, 10)]);
-        let grace_ms = *dice.pick(&[100, 400, 1_000, 3_000]);
+        let gc_grace_ms = *dice.pick(&[100, 400, 1_000, 3_000]);
         Self {
             runtimes: 1,
             clients: *dice.pick(&[2, 4]),
@@ -369,11 +369,11 @@ impl Scenario {
             ttl_percent: *dice.pick(&[0, 0, 40]),
             timeout: Duration::from_millis(*dice.pick(&[300, 1_000])),
             delay_ms: dice.pick(&[0..=1, 1..=10]).clone(),
-            skew_ms_max: *dice.pick(&[0, (grace_ms / 4).min(400)]),
+            skew_ms_max: *dice.pick(&[0, (gc_grace_ms / 4).min(400)]),
             hint_age_max: *dice.pick(&[seconds(1), seconds(24 * 3600)]),
             repair_interval: Some(seconds(2)),
-            forgetting: Some(Forgetting {
-                grace: Duration::from_millis(grace_ms),
+            tombstone_gc: Some(TombstoneGc {
+                gc_grace: Duration::from_millis(gc_grace_ms),
                 full_repair_interval: seconds(*dice.pick(&[1, 2])),
             }),
             clock_drift_max: seconds(1),
@@ -387,11 +387,11 @@ impl Scenario {
     }
 
     /// Stores that do not sync their writes lose power again and again, and one of them its
-    /// folder or some bits as well, while the cluster forgets its dead: several stores lack
+    /// folder or some bits as well, while the cluster drops tombstones: several stores lack
     /// something at a time.
     fn with_loss_of_power_and_more(self, dice: &Dice) -> Self {
         let loss = *dice.pick(&[Loss::Folder, Loss::Rot]);
-        let scenario = self.with_loss(loss, dice).with_forgetting(dice);
+        let scenario = self.with_loss(loss, dice).with_tombstone_gc(dice);
         Self {
             durability: Durability::Os,
             faults: vec![FaultKind::PowerCut, FaultKind::Blackout],

@@ -82,9 +82,12 @@ impl Batch {
             self.complete(id, Outcome::Lost);
         }
         // No host can be asked while one runs, which is when answers come.
-        let forgotten = self.world.forgotten();
+        let gc_threshold = self.world.gc_threshold();
         for id in self.answered.take() {
-            self.world.history.borrow_mut().ended_below(id, forgotten);
+            self.world
+                .history
+                .borrow_mut()
+                .ended_below(id, gc_threshold);
         }
     }
 }

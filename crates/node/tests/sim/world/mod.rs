@@ -8,7 +8,6 @@
 //! unavailable. `report` collects what they found.
 
 mod batches;
-mod forgetting;
 mod quiescence;
 mod report;
 mod scans;
@@ -16,6 +15,7 @@ mod scans;
 mod staged;
 mod stores;
 mod timeline;
+mod tombstone_gc;
 mod versions;
 
 pub(crate) use report::Report;
@@ -77,10 +77,10 @@ pub(crate) struct World {
     /// When the first copy was taken of folders that were all replaced by their copies, and
     /// when they were replaced.
     restored: Cell<Option<(Instant, Instant)>>,
-    /// The greatest forget bound that any node has had, and how often it has risen.
-    forgotten: Cell<(Timestamp, usize)>,
-    /// How many surplus copies the stores had dropped at the end.
-    surplus_dropped: Cell<u64>,
+    /// The greatest GC threshold that any node has had, and how often it has risen.
+    gc_threshold: Cell<(Timestamp, usize)>,
+    /// How many non-owned copies the stores had dropped at the end.
+    non_owned_dropped: Cell<u64>,
     /// When operations ran, and when hosts were unavailable.
     pub(crate) timeline: RefCell<Timeline>,
     placement: Placement,
@@ -163,8 +163,8 @@ impl World {
             trace,
             lost: Cell::new(None),
             restored: Cell::new(None),
-            forgotten: Cell::default(),
-            surplus_dropped: Cell::default(),
+            gc_threshold: Cell::default(),
+            non_owned_dropped: Cell::default(),
             history: RefCell::default(),
             versions: RefCell::default(),
             value_dice: dice.fork(),
@@ -207,8 +207,8 @@ impl World {
             self.fail(what);
         }
         self.inspect_stores();
-        let dropped = self.hosts.iter().map(|host| host.surplus_dropped());
-        self.surplus_dropped.set(dropped.sum());
+        let dropped = self.hosts.iter().map(|host| host.non_owned_dropped());
+        self.non_owned_dropped.set(dropped.sum());
         for host in &self.hosts {
             host.crash(Crash::Kill);
         }
@@ -295,10 +295,10 @@ impl World {
     /// absent from it.
     fn complete(&self, id: OperationId, node: HostNumber, outcome: Outcome) {
         let unix_ms = self.hosts[node].clock.unix_ms();
-        let forgotten = self.forgotten();
+        let gc_threshold = self.gc_threshold();
         let mut history = self.history.borrow_mut();
         history.complete(id, outcome, unix_ms);
-        history.ended_below(id, forgotten);
+        history.ended_below(id, gc_threshold);
         drop(history);
         self.timeline.borrow_mut().completed(id);
     }
@@ -316,17 +316,17 @@ impl World {
             .note(format_args!("clock of {host} is {skew_ms} ms ahead"));
     }
 
-    /// The greatest forget bound that any node has had so far.
-    fn forgotten(&self) -> Timestamp {
+    /// The greatest GC threshold that any node has had so far.
+    fn gc_threshold(&self) -> Timestamp {
         let known = self.hosts.iter().filter_map(|host| host.gc_status());
         let greatest = known.map(|known| known.greatest).max();
-        let (before, rises) = self.forgotten.get();
+        let (before, rises) = self.gc_threshold.get();
         if let Some(greatest) = greatest.filter(|greatest| *greatest > before) {
             self.trace
                 .note(format_args!("the GC threshold is {greatest}"));
-            self.forgotten.set((greatest, rises + 1));
+            self.gc_threshold.set((greatest, rises + 1));
         }
-        self.forgotten.get().0
+        self.gc_threshold.get().0
     }
 
     /// Inspects the stores now and then.

@@ -20,15 +20,15 @@ const SETTLING: Duration = Duration::from_secs(6);
 /// How long the cluster has to deliver all hints.
 const DRAINING: Duration = Duration::from_secs(120);
 
-/// How long sweeps have beside their interval: one may have begun before all was
-/// mended.
-const SWEEPING: Duration = Duration::from_secs(20);
+/// How long repairs have beside their interval: one may have begun before all was
+/// repaired.
+const REPAIR_SESSION: Duration = Duration::from_secs(20);
 
-/// How long the nodes have to fill the stores that lost something. Passes that failed
+/// How long the nodes have to rebuild the stores that lost something. Sessions that failed
 /// before all faults were healed make them wait longer for the next one.
-const FILLING: Duration = Duration::from_secs(200);
+const REBUILDING: Duration = Duration::from_secs(200);
 
-/// How long a full sweep that was ordered may take.
+/// How long a full repair that was ordered may take.
 const SCRUBBING: Duration = Duration::from_secs(10);
 
 /// How long the cluster has for repairs in the background.
@@ -47,10 +47,10 @@ impl World {
         }
     }
 
-    /// Starts a node whose disk is damaged. If it cannot start, or if no sweep mends it, the
+    /// Starts a node whose disk is damaged. If it cannot start, or if no repair repairs it, the
     /// disk is replaced.
     fn start_rotten(&self, host: &Host) {
-        if !self.scenario.refills() {
+        if !self.scenario.rebuilds() {
             host.crash(Crash::Kill);
             host.replace_disk(Copy::empty());
         } else if let Err(error) = host.start(Acceptance::Nothing) {
@@ -67,22 +67,22 @@ impl World {
         self.drain(self.outdated()).await?;
         let copies = self.copies_of_all_keys()?;
         self.hints_have_arrived(&copies)?;
-        self.no_surplus(&copies)?;
-        self.fill_after_power_cuts().await?;
+        self.no_non_owned(&copies)?;
+        self.rebuild_after_power_cuts().await?;
         if let Some(lost) = self.lost.get() {
-            if self.scenario.refills() {
-                self.refill(lost).await?;
+            if self.scenario.rebuilds() {
+                self.rebuild(lost).await?;
             } else {
                 self.accept_loss(lost, dice).await?;
             }
         }
-        self.sweep().await?;
+        self.repair().await?;
         let all = self.scenario.nodes as u8;
         self.read_all(all, None, dice).await?;
         sleep(REPAIRING).await;
         self.agree(&self.copies_of_all_keys()?)?;
-        if let Some(forgetting) = self.scenario.forgetting {
-            self.forget(forgetting, dice).await?;
+        if let Some(tombstone_gc) = self.scenario.tombstone_gc {
+            self.collect_all(tombstone_gc, dice).await?;
             self.agree(&self.copies_of_all_keys()?)?;
         }
         Ok(())
@@ -90,11 +90,11 @@ impl World {
 
     /// Gives the nodes time to compare everything, where they do, and demands
     /// that they have become equal without a read.
-    async fn sweep(&self) -> Result<(), String> {
+    async fn repair(&self) -> Result<(), String> {
         let Some(interval) = self.scenario.repair_interval else {
             return Ok(());
         };
-        sleep(interval + SWEEPING).await;
+        sleep(interval + REPAIR_SESSION).await;
         self.trace.note(format_args!("repairs have had their time"));
         let differing = self.agree(&self.copies_of_all_keys()?);
         differing.map_err(|why| format!("after a repair, before anything was read: {why}"))
@@ -126,33 +126,33 @@ impl World {
     }
 
     /// Waits until all stores count but a lost one: a power cut may have taken writes that
-    /// a store had acknowledged, so a full pass fills it.
-    async fn fill_after_power_cuts(&self) -> Result<(), String> {
+    /// a store had acknowledged, so a full session rebuilds it.
+    async fn rebuild_after_power_cuts(&self) -> Result<(), String> {
         let began = Instant::now();
         let counts = |host: HostNumber| self.hosts[host].is_voter() == Some(true);
         let waits_for = |host: &HostNumber| self.lost.get() != Some(*host) && !counts(*host);
         while let Some(host) = (0..self.hosts.len()).find(waits_for) {
-            if began.elapsed() > FILLING {
+            if began.elapsed() > REBUILDING {
                 return Err(format!("the store of node {host} does not count again"));
             }
             sleep(Duration::from_millis(200)).await;
         }
-        // The nodes shake hands again with one whose store was filled.
+        // The nodes shake hands again with one whose store was rebuilt.
         sleep(REPAIRING).await;
         Ok(())
     }
 
-    /// Waits until a store whose folder was lost is filled again by itself.
-    async fn refill(&self, lost: HostNumber) -> Result<(), String> {
+    /// Waits until a store whose folder was lost is rebuilt again by itself.
+    async fn rebuild(&self, lost: HostNumber) -> Result<(), String> {
         let began = Instant::now();
         while self.hosts[lost].is_voter() != Some(true) {
-            if began.elapsed() > FILLING {
-                return Err(format!("the store of node {lost} was not filled"));
+            if began.elapsed() > REBUILDING {
+                return Err(format!("the store of node {lost} was not rebuilt"));
             }
             sleep(Duration::from_millis(200)).await;
         }
         self.trace
-            .note(format_args!("the store of node {lost} is filled"));
+            .note(format_args!("the store of node {lost} is rebuilt"));
         if self.scenario.loss == Some(Loss::Rot) {
             self.scrub(lost).await?;
         }
@@ -160,7 +160,7 @@ impl World {
         self.drain(None).await
     }
 
-    /// Waits until full sweeps have found all damage of a store, and mended it.
+    /// Waits until full repairs have found all damage of a store, and repaired it.
     async fn scrub(&self, lost: HostNumber) -> Result<(), String> {
         let (host, began) = (&self.hosts[lost], Instant::now());
         loop {
@@ -169,7 +169,7 @@ impl World {
             if host.has_damage() == Some(false) {
                 return Ok(());
             }
-            if began.elapsed() > FILLING {
+            if began.elapsed() > REBUILDING {
                 return Err(format!("the store of node {lost} is still damaged"));
             }
         }

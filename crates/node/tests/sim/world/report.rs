@@ -23,10 +23,10 @@ pub(crate) struct Report {
     pub(crate) answered: usize,
     /// How many operations had too few replicas.
     pub(crate) not_enough: usize,
-    /// How often the forget bound has risen; `None` if no node forgets.
-    pub(crate) forgotten: Option<usize>,
-    /// How many surplus copies the stores had dropped at the end.
-    pub(crate) surplus_dropped: u64,
+    /// How often the GC threshold has risen; `None` without tombstone GC.
+    pub(crate) gc_threshold: Option<usize>,
+    /// How many non-owned copies the stores had dropped at the end.
+    pub(crate) non_owned_dropped: u64,
     /// For how many keys linearizability was checked.
     pub(crate) keys_judged: usize,
     /// For how many of them the search gave up.
@@ -69,12 +69,7 @@ pub(super) fn of(world: &World, seed: u64) -> Report {
         .collect();
     let is_gone = |id| world.is_after_copies(id) || world.may_be_unseen(history, id);
     let is_lost = |node: HostNumber, seen| world.hosts[node].was_replaced_since(seen);
-    failures.extend(world.versions.borrow_mut().judge(
-        history,
-        world.forgotten(),
-        is_gone,
-        is_lost,
-    ));
+    failures.extend(world.versions.borrow_mut().judge(history, is_gone, is_lost));
     if world.scenario.kind == ScenarioKind::OneUnavailable {
         failures.extend(world.timeline.borrow().failed_with_one_unavailable(history));
     }
@@ -96,8 +91,11 @@ pub(super) fn of(world: &World, seed: u64) -> Report {
             matches!(outcome, Outcome::Written { .. } | Outcome::Found { .. })
         }),
         not_enough: count(|outcome| matches!(outcome, Outcome::NotEnough { .. })),
-        forgotten: world.scenario.forgetting.map(|_| world.forgotten.get().1),
-        surplus_dropped: world.surplus_dropped.get(),
+        gc_threshold: world
+            .scenario
+            .tombstone_gc
+            .map(|_| world.gc_threshold.get().1),
+        non_owned_dropped: world.non_owned_dropped.get(),
         keys_judged,
         keys_undecided,
         headline: failures

@@ -68,7 +68,7 @@ impl World {
             else {
                 continue;
             };
-            if version < self.forgotten() {
+            if version < self.gc_threshold() {
                 // It may have been dead, or the tombstone that replaced it is gone. What
                 // must be there is checked at the end.
                 continue;
@@ -98,7 +98,7 @@ impl World {
     /// that was acknowledged before it was lost, or something newer, unless power cuts may have
     /// lost it on all that had it. A newer version of
     /// fewer copies may have replaced it elsewhere, so such keys do not count.
-    pub(crate) fn check_filled(&self, number: HostNumber, lost: Instant) {
+    pub(crate) fn check_rebuilt(&self, number: HostNumber, lost: Instant) {
         // A node whose clock is far off refuses versions of the others.
         let far = [FaultKind::FarSkew, FaultKind::FarSkewAtStart];
         if far.iter().any(|kind| self.scenario.faults.contains(kind)) {
@@ -120,7 +120,7 @@ impl World {
                 };
                 let told = self.timeline.borrow().completed_at(id);
                 if told.is_some_and(|told| told < lost)
-                    && version >= self.forgotten()
+                    && version >= self.gc_threshold()
                     && !self.may_be_cut(id, operation)
                     && let Ok(held) = self.hosts[number].held(key)
                     && held.as_ref().map(Entry::timestamp) < Some(version)
@@ -176,15 +176,16 @@ impl World {
 
     /// Checks that no node outside the replicas of a version has a copy, unless a read of
     /// more replicas may have put it there.
-    pub(super) fn no_surplus(&self, all: &[KeyCopies]) -> Result<(), String> {
+    pub(super) fn no_non_owned(&self, all: &[KeyCopies]) -> Result<(), String> {
         let history = self.history.borrow();
         for key_copies in all {
             let reads = history
                 .of_key(key_copies.key)
                 .map(|(_, operation)| operation);
-            // A sweep takes the newest version to wherever an older one has been.
-            let sweeps = self.scenario.can_sweep();
-            let reads = reads.filter(|operation| sweeps || operation.request.action == Action::Get);
+            // A repair takes the newest version to wherever an older one has been.
+            let repairs = self.scenario.can_repair();
+            let reads =
+                reads.filter(|operation| repairs || operation.request.action == Action::Get);
             let read_max = reads.map(|operation| operation.request.from).max();
             for (replica, (node, entry)) in (0..).zip(&key_copies.places) {
                 if let Some(entry) = entry
@@ -207,13 +208,13 @@ impl World {
             let entries = key_copies
                 .places
                 .iter()
-                .filter_map(|(_, entry)| self.not_forgotten(entry));
+                .filter_map(|(_, entry)| self.not_collected(entry));
             let Some(newest) = entries.max_by(|one, other| one.rank().cmp(&other.rank())) else {
                 continue;
             };
             let copies = usize::from(newest.copies());
             let is_equal = |entry: &Option<Entry>| {
-                let entry = self.not_forgotten(entry);
+                let entry = self.not_collected(entry);
                 entry.is_some_and(|entry| self.is_the_same(entry, newest))
             };
             let mut places = key_copies.places.iter().take(copies);
@@ -241,7 +242,7 @@ impl KeyCopies {
     }
 
     /// The copies on nodes that are no replicas of their version.
-    pub(super) fn surplus(&self) -> impl Iterator<Item = &Entry> {
+    pub(super) fn non_owned(&self) -> impl Iterator<Item = &Entry> {
         let copies = (0..).zip(&self.places);
         copies.filter_map(|(place, (_, entry))| {
             let entry = entry.as_ref()?;

@@ -72,12 +72,10 @@ impl Versions {
     /// Adds what clients saw, and returns the versions that have several contents or that
     /// several writes were given the timestamp. An operation of which all trace is gone does not
     /// count, nor does a copy on a disk that was lost since: such versions may be issued
-    /// again. What a store kept of the dead below `forgotten` is buried under a tombstone of
-    /// its own version.
+    /// again.
     pub(super) fn judge(
         &mut self,
         history: &History,
-        forgotten: Timestamp,
         is_gone: impl Fn(OperationId) -> bool,
         is_lost: impl Fn(HostNumber, Instant) -> bool,
     ) -> Vec<String> {
@@ -130,10 +128,9 @@ impl Versions {
             let [first, others @ ..] = &seen[..] else {
                 continue;
             };
-            let may_be_buried = *version < forgotten;
             if others
                 .iter()
-                .any(|other| !may_be_one(first, other, may_be_buried, history))
+                .any(|other| !may_be_one(first, other, history))
             {
                 let lines = seen.iter().map(|sight| {
                     let Sighting {
@@ -151,9 +148,8 @@ impl Versions {
     }
 }
 
-/// Whether one version may have both contents: an expired value becomes a tombstone, and so
-/// does one that is buried.
-fn may_be_one(one: &Sighting, other: &Sighting, may_be_buried: bool, history: &History) -> bool {
+/// Whether one version may have both contents: an expired value becomes a tombstone.
+fn may_be_one(one: &Sighting, other: &Sighting, history: &History) -> bool {
     let expires = |what| match what {
         What::Value(Content::Value(put)) => history.get(put).is_some_and(|put| {
             let action = put.request.action;
@@ -162,7 +158,7 @@ fn may_be_one(one: &Sighting, other: &Sighting, may_be_buried: bool, history: &H
         _ => false,
     };
     let expired = match (one.what, other.what) {
-        (What::Tombstone, value) | (value, What::Tombstone) => may_be_buried || expires(value),
+        (What::Tombstone, value) | (value, What::Tombstone) => expires(value),
         _ => false,
     };
     one.key == other.key && expired
@@ -176,7 +172,6 @@ mod tests {
     use checker::Request;
 
     const KEY: u64 = 3;
-    const FORGOTTEN: Timestamp = Timestamp::from_u64(5);
 
     /// A history of writes of one key, each acknowledged under its version.
     fn history(writes: &[(Action, u64)]) -> History {
@@ -217,7 +212,7 @@ mod tests {
         for entry in stored {
             versions.note(entry, 1, format_args!("node 1"));
         }
-        let broken = versions.judge(&history(writes), FORGOTTEN, |_| false, |_, _| false);
+        let broken = versions.judge(&history(writes), |_| false, |_, _| false);
         assert_eq!(broken.is_empty(), is_one_thing, "{broken:?}");
     }
 
@@ -236,21 +231,6 @@ mod tests {
     }
 
     #[test]
-    fn only_below_the_forget_bound_a_value_may_be_buried() {
-        check(
-            &[(put(None), 4)],
-            &[value_of(0, 4, KEY), tombstone(4)],
-            true,
-        );
-        check(
-            &[(put(None), 5)],
-            &[value_of(0, 5, KEY), tombstone(5)],
-            false,
-        );
-        check(&[(put(None), 4)], &[value_of(1, 4, KEY)], false);
-    }
-
-    #[test]
     fn a_version_is_issued_to_one_write() {
         check(&[(put(None), 10), (put(None), 11)], &[], true);
         check(&[(put(None), 10), (put(None), 10)], &[], false);
@@ -264,7 +244,7 @@ mod tests {
             let mut versions = Versions::default();
             versions.note(&value_of(7, 10, KEY), holder, format_args!("a disk"));
             let history = history(&[(Action::Delete, 10)]);
-            versions.judge(&history, FORGOTTEN, |_| false, |node, _| node == LOST)
+            versions.judge(&history, |_| false, |node, _| node == LOST)
         };
         assert_eq!(judge(LOST), Vec::<String>::new());
         assert_eq!(judge(LOST + 1).len(), 1);

@@ -59,7 +59,7 @@ async fn a_node_says_when_the_links_of_all_its_runtimes_to_the_peer_are_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_says_when_it_serves_a_store_that_was_filled() {
+async fn a_node_says_when_it_serves_a_store_that_was_rebuilt() {
     run(async {
         let mut replica = TestNode::named("replica");
         replica.hello.remembered = Some(cluster::Remembered {

@@ -1,4 +1,4 @@
-//! What nodes report of their stores, and what a store is served that has to be filled.
+//! What nodes report of their stores, and what a store is served that has to be rebuilt.
 
 use super::*;
 use cluster::Remembered;

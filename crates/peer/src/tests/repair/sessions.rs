@@ -72,8 +72,8 @@ async fn a_peer_that_does_not_know_sessions_is_not_asked() {
     .await;
 }
 
-fn pull() -> PeerRequest {
-    PeerRequest::Session(RepairRequest::Pull {
+fn stream() -> PeerRequest {
+    PeerRequest::Session(RepairRequest::Stream {
         session: SessionId::Incremental(1),
         range: 7,
         asker: cluster::NodeId::new(0),
@@ -90,18 +90,18 @@ async fn a_run_arrives_whole_however_long_it_is() {
         for (ticket, entries) in [(1, 0), (2, 3), (3, 900)] {
             asker
                 .link
-                .call(pull(), asker.after(ms(500)), ticket)
+                .call(stream(), asker.after(ms(500)), ticket)
                 .unwrap();
             let (request, reply) = replica.next().await;
-            assert_eq!(request, pull());
+            assert_eq!(request, stream());
             let mut writer = RunWriter::default();
             let sent: Vec<Entry> = (0..entries)
                 .map(|number| entry(&format!("key-{number:03}"), &[b'v'; 1000]))
                 .collect();
             sent.iter().for_each(|entry| writer.push(entry.lend()));
-            reply.send(PeerAnswer::Pulled(writer.finish(true, 900)));
+            reply.send(PeerAnswer::Streamed(writer.finish(true, 900)));
             match asker.answers.next().await {
-                (answered, PeerAnswer::Pulled(run)) if answered == ticket => {
+                (answered, PeerAnswer::Streamed(run)) if answered == ticket => {
                     assert_eq!(run.entries(), Ok(sent));
                     assert_eq!((run.is_last, run.position_permille), (true, 900));
                 }

@@ -207,7 +207,7 @@ pub(crate) enum Message<'a> {
         /// The version.
         entry: EntryHead<'a>,
     },
-    /// A run of versions, which answers a request for a range in bulk.
+    /// A run of versions, which answers a request to stream a range.
     Run(RunHead<'a>),
     /// The GC threshold that the acceptor's store names with its answers from here on, or with the
     /// long value that answers the frame's call.

@@ -3,7 +3,7 @@
 use super::fields::{
     Fields, put_bounds, put_digest, put_key, put_node, put_option_key, put_u32, put_u64,
 };
-use super::session_id::{put_session_id, put_token};
+use super::session_id::put_session_id;
 use super::{
     HELD_MAX, KEY_HASHES_MAX, OFFERS_MAX, Offer, RepairAnswer, RepairRequest, SYMBOLS_MAX,
 };
@@ -134,7 +134,7 @@ impl RepairRequest {
                     put_node(out, *node);
                 }
             }
-            Self::Pull {
+            Self::Stream {
                 range,
                 asker,
                 after,
@@ -214,7 +214,7 @@ impl RepairRequest {
                 single_copies: fields.counted(Fields::u64)?,
                 equal_with: fields.rest_of(NODES_MAX, Fields::node)?,
             },
-            11 => Self::Pull {
+            11 => Self::Stream {
                 session,
                 range: fields.u32()?,
                 asker: fields.node()?,
@@ -327,7 +327,7 @@ impl RepairAnswer {
             }
             Self::Refused { greatest } => {
                 out.push(8);
-                put_token(out, *greatest);
+                greatest.encode(out);
             }
             Self::Announced {
                 below_closed,

@@ -1,6 +1,6 @@
 //! Reads and writes the fields of repair messages.
 
-use super::session_id::{take_session_id, take_token};
+use super::session_id::take_session_id;
 use super::{BOUND_KEY_BYTES_MAX, bound_steps_max};
 use base::{ByteReader, Timestamp};
 use bytes::Bytes;
@@ -48,7 +48,7 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn token(&mut self) -> Result<Token, &'static str> {
-        take_token(&mut self.0).ok_or(TOO_SHORT)
+        Token::decode(&mut self.0).ok_or(TOO_SHORT)
     }
 
     pub(super) fn session(&mut self) -> Result<SessionId, &'static str> {

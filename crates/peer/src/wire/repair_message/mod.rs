@@ -21,8 +21,8 @@
 //! 10 outcome    GC threshold u64 | n u8          8 refused   greatest token: u64 | u32
 //!               | n * single copies u64          9 announced below closed u32 | n * u8: not told
 //!               | n * u8: equal with these      10 wanted    all u8 | sent u32
-//! 11 pull       range u32 | for u8                           | below closed u32 | n * index u16
-//!               | after option key              the answer to `pull` is a `run`, or 8 refused
+//! 11 stream     range u32 | for u8                           | below closed u32 | n * index u16
+//!               | after option key              the answer to `stream` is a `run`, or 8 refused
 //!               | n * u32: short hashes         11 recounted digest
 //! 12 offer      range u32 | from u8 | n * offer 12 closed    closed u64
 //! 13 recount    range u32 | for u8              13 finished  may raise u8
@@ -181,7 +181,7 @@ pub enum RepairRequest {
         key_hashes: Vec<u64>,
     },
     /// Give a run of what is shared with the node that asks, in the order of the keys.
-    Pull {
+    Stream {
         /// The session.
         session: SessionId,
         /// The number of the range.
@@ -370,7 +370,7 @@ impl RepairRequest {
             | Self::Recount { session, .. }
             | Self::Symbols { session, .. }
             | Self::Send { session, .. }
-            | Self::Pull { session, .. }
+            | Self::Stream { session, .. }
             | Self::Announce { session, .. }
             | Self::Offer { session, .. }
             | Self::Sync { session }

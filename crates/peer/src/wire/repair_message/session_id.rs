@@ -13,7 +13,7 @@ pub(crate) fn put_session_id(out: &mut Vec<u8>, session: SessionId) {
         SessionId::Full(token) => (true, token),
     };
     out.push(is_full.into());
-    put_token(out, token);
+    token.encode(out);
 }
 
 /// Reads which session it is.
@@ -21,7 +21,7 @@ pub(crate) fn put_session_id(out: &mut Vec<u8>, session: SessionId) {
 /// # Errors
 /// What is wrong with it.
 pub(crate) fn take_session_id(reader: &mut ByteReader<'_>) -> Result<SessionId, &'static str> {
-    let (kind, token) = (reader.u8(), take_token(reader));
+    let (kind, token) = (reader.u8(), Token::decode(reader));
     match (kind, token) {
         (Some(1), Some(token)) => Ok(SessionId::Full(token)),
         (Some(0), Some(token)) if token.attempt == 0 => Ok(SessionId::Incremental(token.session)),
@@ -29,16 +29,4 @@ pub(crate) fn take_session_id(reader: &mut ByteReader<'_>) -> Result<SessionId, 
         (Some(_), Some(_)) => Err("an unknown kind of repair"),
         _ => Err("too short a payload"),
     }
-}
-
-pub(super) fn put_token(out: &mut Vec<u8>, token: Token) {
-    out.extend_from_slice(&token.session.to_le_bytes());
-    out.extend_from_slice(&token.attempt.to_le_bytes());
-}
-
-pub(super) fn take_token(reader: &mut ByteReader<'_>) -> Option<Token> {
-    Some(Token {
-        session: reader.u64()?,
-        attempt: reader.u32()?,
-    })
 }

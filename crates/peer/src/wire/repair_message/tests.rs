@@ -78,14 +78,14 @@ fn requests() -> Vec<RepairRequest> {
             key_hashes: vec![1, u64::MAX],
         },
         RepairRequest::Announce { session, range: 3 },
-        RepairRequest::Pull {
+        RepairRequest::Stream {
             session,
             range: 3,
             asker: node,
             after: None,
             held: vec![5, u32::MAX],
         },
-        RepairRequest::Pull {
+        RepairRequest::Stream {
             session,
             range: 3,
             asker: node,
@@ -230,7 +230,7 @@ fn the_longest_messages_fit_a_frame() {
             session,
             start: Bytes::from(vec![0; base::KEY_BYTES_MAX + 1]),
         },
-        RepairRequest::Pull {
+        RepairRequest::Stream {
             session,
             range: 0,
             asker: NodeId::new(0),

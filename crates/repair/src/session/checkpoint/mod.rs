@@ -1,4 +1,4 @@
-//! The file `SWEEP`: what a node remembers of repair over a restart.
+//! The file `REPAIR`: what a node remembers of repair over a restart.
 //!
 //! - When the last full session ended that found this node equal with all others. A node that
 //!   is restarted more often than full sessions are due would otherwise never begin one.
@@ -29,7 +29,7 @@ use cluster::NodeId;
 use cluster::comparison::Pair;
 use cluster::repair::{Shown, Token};
 use lsm::checked_file::{self, FileKind};
-use lsm::disk::{read_small_file, replace_file};
+use lsm::disk::{read_small_file, rename_old_file, replace_file};
 use lsm::{Disk, Error};
 use profile::lock;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,14 +37,16 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-const FILE: &str = "SWEEP";
+const FILE: &str = "REPAIR";
+/// The name of the same file in folders of builds before this name.
+const OLD_FILE: &str = "SWEEP";
 const KIND: FileKind = FileKind {
     name: FILE,
     magic: *b"kvorumsw",
-    versions: SWEEP_VERSIONS,
+    versions: REPAIR_VERSIONS,
 };
-/// The versions of the format of `SWEEP` that this release reads; it writes the last one.
-pub const SWEEP_VERSIONS: RangeInclusive<u32> = 1..=3;
+/// The versions of the format of `REPAIR` that this release reads; it writes the last one.
+pub const REPAIR_VERSIONS: RangeInclusive<u32> = 1..=3;
 /// The first version whose checkpoints are used.
 const VERSION_OF_TOKENS: u32 = 3;
 /// The longest file that is read: several times the size for the most nodes, all of whose
@@ -85,9 +87,9 @@ pub(super) struct Checkpoint {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RepairFile {
     pub(super) last_equal_full_unix_ms: Option<u64>,
-    /// By node number.
+    /// By node ID.
     pub(super) last_equal: Vec<LastEqual>,
-    /// By node number.
+    /// By node ID.
     pub(super) single_copies: Vec<Option<u64>>,
     pub(super) checkpoint: Option<Checkpoint>,
 }
@@ -122,7 +124,7 @@ impl Checkpoints {
         let loaded = loaded.unwrap_or_else(|why| {
             tracing::warn!(
                 why,
-                "the file SWEEP cannot be read and is begun anew: repairs compare more than \
+                "the file REPAIR cannot be read and is begun anew: repairs compare more than \
                  they would have to"
             );
             RepairFile::default()
@@ -172,7 +174,7 @@ impl Checkpoints {
         if let Err(error) = replace_file(&**disk, folder, FILE, &file.encode()) {
             tracing::warn!(
                 %error,
-                "cannot write the file SWEEP: a repair that is cut short now begins anew"
+                "cannot write the file REPAIR: a repair that is cut short now begins anew"
             );
         }
     }
@@ -203,8 +205,7 @@ impl Checkpoint {
     }
 
     fn encode(&self, bytes: &mut Vec<u8>) {
-        put_u64(bytes, self.token.session);
-        bytes.extend_from_slice(&self.token.attempt.to_le_bytes());
+        self.token.encode(bytes);
         let timestamps = [self.cut, self.shown.below].map(Timestamp::as_u64);
         for number in [timestamps[0], timestamps[1], self.stored_unix_ms] {
             put_u64(bytes, number);
@@ -225,10 +226,7 @@ impl Checkpoint {
     }
 
     fn decode(reader: &mut ByteReader<'_>) -> Option<Self> {
-        let token = Token {
-            session: reader.u64()?,
-            attempt: reader.u32()?,
-        };
+        let token = Token::decode(reader)?;
         let cut = Timestamp::from_u64(reader.u64()?);
         let below = Timestamp::from_u64(reader.u64()?);
         let stored_unix_ms = reader.u64()?;
@@ -257,8 +255,9 @@ impl Checkpoint {
 
 impl RepairFile {
     fn load(environment: &CheckpointEnvironment) -> Result<Self, String> {
-        let path = environment.folder.join(FILE);
-        let bytes = read_small_file(&*environment.disk, &path, FILE_BYTES_MAX);
+        let CheckpointEnvironment { folder, disk } = environment;
+        let bytes = rename_old_file(&**disk, folder, OLD_FILE, FILE)
+            .and_then(|_| read_small_file(&**disk, &folder.join(FILE), FILE_BYTES_MAX));
         match bytes.map_err(|error: Error| error.to_string())? {
             Some(bytes) => Self::decode(&bytes),
             None => Ok(Self::default()),
@@ -311,8 +310,8 @@ impl RepairFile {
     }
 }
 
-/// Decodes any bytes as the file `SWEEP`, and once more with a checksum that matches.
-pub fn fuzz_sweep(bytes: &[u8]) {
+/// Decodes any bytes as the file `REPAIR`, and once more with a checksum that matches.
+pub fn fuzz_repair_file(bytes: &[u8]) {
     let decode = |bytes: &[u8]| RepairFile::decode(bytes).ok();
     checked_file::fuzz(bytes, decode, RepairFile::encode);
 }

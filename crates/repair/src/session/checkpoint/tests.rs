@@ -1,12 +1,12 @@
-//! What the file `SWEEP` remembers.
+//! What the file `REPAIR` remembers.
 
 use super::*;
 use lsm::checked_file::fuzz_mutations_of;
 use lsm_testing::MemoryDisk;
 
-const FIXTURE: &[u8] = include_bytes!("../../../tests/fixtures/sweep-v3.bin");
-const FIXTURE_V2: &[u8] = include_bytes!("../../../tests/fixtures/sweep-v2.bin");
-const FIXTURE_V1: &[u8] = include_bytes!("../../../tests/fixtures/sweep-v1.bin");
+const FIXTURE: &[u8] = include_bytes!("../../../tests/fixtures/repair-v3.bin");
+const FIXTURE_V2: &[u8] = include_bytes!("../../../tests/fixtures/repair-v2.bin");
+const FIXTURE_V1: &[u8] = include_bytes!("../../../tests/fixtures/repair-v1.bin");
 
 const NOW_UNIX_MS: u64 = 1_800_000_000_000;
 
@@ -95,7 +95,7 @@ fn the_files_of_earlier_releases_are_read_without_their_checkpoints() {
 #[test]
 fn the_decoder_survives_mutations_of_a_valid_file() {
     for fixture in [FIXTURE, FIXTURE_V2, FIXTURE_V1] {
-        fuzz_mutations_of(fixture, fuzz_sweep);
+        fuzz_mutations_of(fixture, fuzz_repair_file);
     }
 }
 

@@ -1,18 +1,13 @@
 //! Leads a session over all nodes that can be reached.
 //!
-//! - `full`: carries out what [`cluster::repair::Session`] says, and goes on from checkpoints;
-//!   `held_back`: why such a session has not raised the GC threshold; `answers`: what nodes answer
-//!   in it; `over`: has stores leave it.
+//! - `full`: carries out what [`cluster::repair::Session`] says, and goes on from checkpoints.
 //! - `incremental`: a straight line, without a token.
 //! - `comparing`: has the nodes compare a range, in both.
 //! - `settling`: how long a session waits before.
 
-mod answers;
 mod comparing;
 mod full;
-mod held_back;
 mod incremental;
-mod over;
 mod settling;
 
 pub(super) use settling::LOOK_PERIOD;

@@ -40,7 +40,8 @@ impl RepairWorker {
                 }
             }
         }
-        self.sessions.record.non_owned_offered(sent);
+        let record = &self.sessions.record;
+        record.count(|counts| counts.non_owned_offered += u64::from(sent));
         RepairAnswer::Announced {
             below_closed,
             not_told,

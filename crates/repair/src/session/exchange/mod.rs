@@ -1,13 +1,12 @@
 //! Makes two nodes equal in a range.
 
 mod announcing;
-mod bulk;
+mod streaming;
 
 use super::calls::{RETRIES, TRIES_MAX};
 use super::part::{Plan, RangeId, Selected, UnknownRange, report_unreadable};
 use super::worker::RepairWorker;
 use base::{Entry, Kind, Timestamp};
-use bulk::Filled;
 use bytes::Bytes;
 use cluster::comparison::symbols::Decoder;
 use cluster::comparison::{Digest, Item};
@@ -16,6 +15,7 @@ use cluster::{Miss, NodeId};
 use peer::{KEY_HASHES_MAX, PeerRequest, RepairAnswer, RepairRequest};
 use replica::background::WorkKind;
 use std::time::Duration;
+use streaming::StreamEnd;
 
 /// The most symbols that one exchange asks for. A range has some 16,000 keys, so
 /// they are enough for two nodes that share none.
@@ -40,12 +40,12 @@ impl RepairWorker {
         let Ok(RepairAnswer::Recounted(theirs)) = self.ask_peer(with, request).await else {
             return self.refusal();
         };
-        let streamed = match self.fill(range, with, theirs).await {
-            Some(Filled::Equal(streamed)) => {
+        let streamed = match self.stream(range, with, theirs).await {
+            Some(StreamEnd::Equal(streamed)) => {
                 return Self::reconciled(true, 0, streamed, streamed);
             }
-            Some(Filled::Rest(streamed)) => streamed,
-            Some(Filled::Refused) => return Self::reconciled(false, 0, 0, 0),
+            Some(StreamEnd::Rest(streamed)) => streamed,
+            Some(StreamEnd::Refused) => return Self::reconciled(false, 0, 0, 0),
             None => return self.refusal(),
         };
         let Some(plan) = self.plan(range, with, theirs).await else {
@@ -186,7 +186,8 @@ impl RepairWorker {
             }
             self.rest_since(began).await;
         }
-        self.sessions.record.repair_writes_sent(sent.stored);
+        let record = &self.sessions.record;
+        record.count(|counts| counts.repair_writes_sent += u64::from(sent.stored));
         sent
     }
 
@@ -194,7 +195,7 @@ impl RepairWorker {
     async fn rest_since(&self, began: Duration) {
         let environment = &self.sessions.environment;
         let took = environment.clock.monotonic().saturating_sub(began);
-        let rest = environment.background.rest_after(WorkKind::Sweep, took);
+        let rest = environment.background.rest_after(WorkKind::Repair, took);
         if !rest.is_zero() {
             tokio::time::sleep(rest.min(WRITES_REST_MAX)).await;
         }

@@ -1,7 +1,7 @@
 //! How a node begins to take part in sessions, and ends that.
 
-use super::filling::Filling;
 use super::state::{Agreed, Origin, SessionPart};
+use super::stream_ingest::StreamIngest;
 use super::{Participant, UnknownRange};
 use base::Timestamp;
 use bytes::Bytes;
@@ -24,7 +24,7 @@ pub(super) struct EqualSession {
 pub(in crate::session) struct Known {
     /// How far down the preference lists of its keys it keeps copies.
     pub(in crate::session) reach: u8,
-    /// What need not be compared with each node, by node number.
+    /// What need not be compared with each node, by node ID.
     pub(in crate::session) bounds: Vec<KeyBounds>,
 }
 
@@ -42,14 +42,14 @@ impl Participant {
         // this session, or behind this record and so in those of the next one.
         let origin = Origin::new(engine.last_sequence(), engine.damage_mark());
         let bounds = self.bounds();
-        let filling = Filling::new(
+        let ingest = StreamIngest::new(
             engine.clone(),
             self.environment.ingest_bytes_max,
             Admission::Ordinary,
         );
         let held = engine.statistics();
         let versions = held.table_entries + held.memtable_entries;
-        let mut part = SessionPart::new(session.kind(), incarnation, filling, versions, now);
+        let mut part = SessionPart::new(session.kind(), incarnation, ingest, versions, now);
         match self.attempt_before(session) {
             Some(before) if before.incarnation == incarnation => {
                 (part.origin, part.reach) = (before.origin, before.reach);
@@ -107,7 +107,7 @@ impl Participant {
         let part = self.part(session).ok_or(UnknownRange)?;
         let behind = engine.last_key().map(|last| [&last[..], &[0]].concat());
         part.scan_end = Some(Bytes::from(behind.unwrap_or_default()));
-        part.filling = Filling::new(engine, ingest_bytes_max, admission);
+        part.ingest = StreamIngest::new(engine, ingest_bytes_max, admission);
         part.skip_to(start);
         Ok(())
     }

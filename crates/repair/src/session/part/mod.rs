@@ -8,15 +8,15 @@
 //!
 //! - `state`: the scan of one session, and its last ranges.
 //! - `joining`: how a node begins to take part, and ends that.
-//! - `runs`: how a range is streamed, and `filling`: how that gets into tables.
+//! - `runs`: how a range is streamed, and `stream_ingest`: how that gets into tables.
 //! - `offers`: versions for nodes that do not compare them.
 //! - `written_keys`: for which keys repair writes have come.
 
-mod filling;
 mod joining;
 mod offers;
 mod runs;
 mod state;
+mod stream_ingest;
 #[cfg(test)]
 mod tests;
 mod written_keys;
@@ -73,7 +73,7 @@ pub(super) struct PartEnvironment {
 pub(super) struct Participant {
     environment: PartEnvironment,
     parts: BTreeMap<SessionId, SessionPart>,
-    /// By node number: the last session that found this node equal with it. Lost at a
+    /// By node ID: the last session that found this node equal with it. Lost at a
     /// restart, and with it what need not be compared again.
     last_equal: Vec<Option<EqualSession>>,
     /// The reach of this node, which covers every version that an incremental session may pass

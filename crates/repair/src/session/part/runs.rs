@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// A range is streamed if this node lacks so many items of it, or more. With
 /// fewer, repair writes cost no more.
-const BULK_ITEMS_MIN: u64 = 16;
+const STREAM_ITEMS_MIN: u64 = 16;
 
 /// How much this node lacks of what another one has of a range.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(in crate::session) struct TakenRun {
     pub(in crate::session) keys: u64,
     /// The bytes of their keys and values.
     pub(in crate::session) bytes: u64,
-    /// Whether more of the range may be pulled.
+    /// Whether more of the range may be streamed.
     pub(in crate::session) has_room: bool,
 }
 
@@ -64,7 +64,7 @@ impl Participant {
             return Ok(Gap::None);
         }
         let lacks = theirs.items.saturating_sub(mine.items);
-        Ok(if lacks >= BULK_ITEMS_MIN && lacks > mine.items {
+        Ok(if lacks >= STREAM_ITEMS_MIN && lacks > mine.items {
             Gap::Large {
                 held: items
                     .into_iter()
@@ -127,9 +127,9 @@ impl Participant {
                 Ok(stored) => stored,
                 Err(error) => return Ok(Err(error)),
             };
-            let pulled = range.newer_pulled(key, stored).map(Entry::lend);
+            let streamed = range.newer_streamed(key, stored).map(Entry::lend);
             // From the block of a table straight into the run.
-            if let Some(newest) = pulled.or(stored).filter(is_sent) {
+            if let Some(newest) = streamed.or(stored).filter(is_sent) {
                 writer.push(newest);
             }
         }
@@ -150,7 +150,7 @@ impl Participant {
             self.environment.own,
             Arc::clone(&self.environment.placement),
         );
-        let pulled_bytes_max = self.environment.sizes.pulled_bytes_max();
+        let streamed_bytes_max = self.environment.sizes.streamed_bytes_max();
         let part = self.part(session).ok_or(RunRefusal::Unknown)?;
         let cut = part.cut;
         let range = part.range_mut(number).ok_or(RunRefusal::Unknown)?;
@@ -171,7 +171,7 @@ impl Participant {
         Ok(TakenRun {
             keys,
             bytes,
-            has_room: range.pulled_bytes < pulled_bytes_max,
+            has_room: range.streamed_bytes < streamed_bytes_max,
         })
     }
 
@@ -182,7 +182,7 @@ impl Participant {
     /// As those of an ingest.
     pub(in crate::session) fn push_streamed(&mut self, session: SessionId) -> Result<(), Error> {
         let pushed = match self.part(session) {
-            Some(part) => part.filling.push(),
+            Some(part) => part.ingest.push(),
             None => Ok(()),
         };
         if pushed.is_err() {

@@ -1,6 +1,6 @@
 //! What a node keeps of one session.
 
-use super::filling::Filling;
+use super::stream_ingest::StreamIngest;
 use crate::RepairSizes;
 use base::{Entry, EntryRef, Kind, Timestamp};
 use bytes::Bytes;
@@ -30,9 +30,9 @@ pub(in crate::session) struct SessionPart {
     /// What the store was when the session began at the first key; [`None`] if this node was
     /// restarted since, so that it cannot say what has come since.
     pub(super) origin: Option<Origin>,
-    /// What may be passed over with each node, by node number.
+    /// What may be passed over with each node, by node ID.
     pub(super) bounds: Vec<KeyBounds>,
-    /// The reach of each node, by node number.
+    /// The reach of each node, by node ID.
     reaches: Vec<u8>,
     /// The reach of this node as far as the session has come.
     pub(super) reach: u8,
@@ -46,14 +46,14 @@ pub(in crate::session) struct SessionPart {
     pub(super) position: Position,
     /// What the scan has read ahead.
     pub(super) scanned_ahead: ScanAhead,
-    /// The same of the scans for those who pull.
+    /// The same of the scans for those to whom it streams.
     pub(super) sent_ahead: ScanAhead,
     /// Where the next range begins.
     next_start: Bytes,
     /// The last ranges.
     ranges: VecDeque<Range>,
     /// What other nodes have streamed.
-    pub(super) filling: Filling,
+    pub(super) ingest: StreamIngest,
     /// The keys that were scanned.
     keys_scanned: u64,
     /// The versions that the store held when the session began.
@@ -91,9 +91,9 @@ pub(in crate::session) struct Agreed {
     pub(in crate::session) cut: Timestamp,
     /// What is dead below it is left out: other nodes may have dropped it.
     pub(in crate::session) gc_threshold: Timestamp,
-    /// The reach of each node, by node number.
+    /// The reach of each node, by node ID.
     pub(in crate::session) reaches: Vec<u8>,
-    /// What may be passed over with each node, by node number.
+    /// What may be passed over with each node, by node ID.
     pub(in crate::session) bounds: Vec<KeyBounds>,
 }
 
@@ -105,13 +105,13 @@ pub(super) struct Range {
     pub(super) start: Bytes,
     /// Where it ends; [`None`] for the end of the key space.
     pub(super) end: Option<Bytes>,
-    /// What this node keeps of it, and what it has pulled.
+    /// What this node keeps of it, and what it has streamed.
     pub(super) items: RangeItems,
-    /// What other nodes have sent of it in bulk, in the order of the keys: no version
+    /// What other nodes have streamed of it, in the order of the keys: no version
     /// of it is in the store yet.
-    pub(super) pulled: Vec<Entry>,
+    pub(super) streamed: Vec<Entry>,
     /// The bytes of it.
-    pub(super) pulled_bytes: usize,
+    pub(super) streamed_bytes: usize,
     /// The nodes from which this one has differed in it.
     pub(super) differing: BTreeSet<NodeId>,
 }
@@ -130,7 +130,7 @@ impl SessionPart {
     pub(super) fn new(
         kind: RepairKind,
         incarnation: Incarnation,
-        filling: Filling,
+        ingest: StreamIngest,
         versions: u64,
         now: Duration,
     ) -> Self {
@@ -152,7 +152,7 @@ impl SessionPart {
             sent_ahead: ScanAhead::default(),
             next_start: Bytes::new(),
             ranges: VecDeque::new(),
-            filling,
+            ingest,
             keys_scanned: 0,
             versions,
             last_asked: now,
@@ -290,7 +290,7 @@ impl SessionPart {
     }
 
     /// Ends the next range, unless the scan has not come so far; returns whether it has.
-    /// What was pulled of the range before the last one waits in `filling` from then on.
+    /// What was streamed of the range before the last one waits in `ingest` from then on.
     pub(super) fn end_range(&mut self, number: u32, end: Option<&[u8]>) -> bool {
         // The coordinator ends a range where the node that has come least far is.
         let is_scanned = match (&self.position, end) {
@@ -311,15 +311,15 @@ impl SessionPart {
         if self.ranges.len() == RANGES_KEPT
             && let Some(left) = self.ranges.pop_front()
         {
-            self.filling.add(left.pulled);
+            self.ingest.add(left.streamed);
         }
         self.ranges.push_back(Range {
             number,
             start,
             end,
             items,
-            pulled: Vec::new(),
-            pulled_bytes: 0,
+            streamed: Vec::new(),
+            streamed_bytes: 0,
             differing: BTreeSet::new(),
         });
         true
@@ -340,12 +340,12 @@ impl SessionPart {
     /// Makes all that other nodes have streamed part of the store, durably.
     ///
     /// # Errors
-    /// See [`Filling::commit`].
+    /// See [`StreamIngest::commit`].
     pub(super) fn commit_streamed(&mut self) -> Result<(), Error> {
         for range in &mut self.ranges {
-            self.filling.add(std::mem::take(&mut range.pulled));
+            self.ingest.add(std::mem::take(&mut range.streamed));
         }
-        self.filling.commit()
+        self.ingest.commit()
     }
 
     /// How much of the store was scanned, about, in thousandths.
@@ -362,18 +362,22 @@ impl SessionPart {
 }
 
 impl Range {
-    /// What was pulled of a key.
-    fn pulled(&self, key: &[u8]) -> Option<&Entry> {
-        let found = self.pulled.binary_search_by(|entry| entry.key().cmp(key));
-        found.ok().and_then(|index| self.pulled.get(index))
+    /// What was streamed of a key.
+    fn streamed(&self, key: &[u8]) -> Option<&Entry> {
+        let found = self.streamed.binary_search_by(|entry| entry.key().cmp(key));
+        found.ok().and_then(|index| self.streamed.get(index))
     }
 
-    /// What was pulled of a key, if it is newer than what the store holds of it. What was
-    /// pulled of the range is in no store yet.
-    pub(super) fn newer_pulled(&self, key: &[u8], stored: Option<EntryRef<'_>>) -> Option<&Entry> {
-        let pulled = self.pulled(key);
+    /// What was streamed of a key, if it is newer than what the store holds of it. What was
+    /// streamed of the range is in no store yet.
+    pub(super) fn newer_streamed(
+        &self,
+        key: &[u8],
+        stored: Option<EntryRef<'_>>,
+    ) -> Option<&Entry> {
+        let streamed = self.streamed(key);
         // Of two equal ones the stored one counts.
-        pulled.filter(|pulled| stored.is_none_or(|stored| stored.rank() < pulled.rank()))
+        streamed.filter(|streamed| stored.is_none_or(|stored| stored.rank() < streamed.rank()))
     }
 
     /// Takes in versions that another node has streamed, in the order of their
@@ -382,25 +386,27 @@ impl Range {
         let taken = self.items.take_in(entries, cut);
         let keys = taken.len() as u64;
         let bytes: usize = taken.iter().map(Entry::data_bytes).sum();
-        self.pulled_bytes += bytes;
-        let is_behind = match (self.pulled.last(), taken.first()) {
+        self.streamed_bytes += bytes;
+        let is_behind = match (self.streamed.last(), taken.first()) {
             (Some(last), Some(first)) => last.key() < first.key(),
             _ => true,
         };
-        self.pulled.extend(taken);
+        self.streamed.extend(taken);
         if !is_behind {
-            self.sort_pulled();
+            self.sort_streamed();
         }
         (keys, bytes as u64)
     }
 
     /// Another node has sent some of the range before. Of two versions of a key the one
     /// that was taken last is newer: the sort keeps their order.
-    fn sort_pulled(&mut self) {
-        self.pulled.sort_by(|one, other| one.key().cmp(other.key()));
-        self.pulled.reverse();
-        self.pulled.dedup_by(|one, other| one.key() == other.key());
-        self.pulled.reverse();
+    fn sort_streamed(&mut self) {
+        self.streamed
+            .sort_by(|one, other| one.key().cmp(other.key()));
+        self.streamed.reverse();
+        self.streamed
+            .dedup_by(|one, other| one.key() == other.key());
+        self.streamed.reverse();
     }
 
     /// Whether a key is one of the range.
@@ -409,7 +415,7 @@ impl Range {
     }
 }
 
-/// The newest version of a key of a range, in the store or pulled.
+/// The newest version of a key of a range, in the store or streamed.
 ///
 /// # Errors
 /// See [`Engine::get`].
@@ -419,6 +425,6 @@ pub(super) fn newest_of(
     key: &[u8],
 ) -> Result<Option<Entry>, Error> {
     let stored = engine.get_skipping_damage(key)?;
-    let pulled = range.newer_pulled(key, stored.as_ref().map(Entry::lend));
-    Ok(pulled.cloned().or(stored))
+    let streamed = range.newer_streamed(key, stored.as_ref().map(Entry::lend));
+    Ok(streamed.cloned().or(stored))
 }

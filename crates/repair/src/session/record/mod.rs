@@ -11,7 +11,6 @@ use cluster::NodeId;
 use cluster::comparison::RepairKind;
 use cluster::repair::{SESSION_IDLE_MAX, SessionId, Token};
 use profile::lock;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -30,9 +29,9 @@ pub struct RepairStatus {
     /// The sessions that have ended since this node started, by the number of their kind
     /// in [`RepairKind::ALL`].
     pub ended: [EndedSessions; RepairKind::ALL.len()],
-    /// By node number: when the node was last found equal with this one.
+    /// By node ID: when the node was last found equal with this one.
     pub last_equal: Vec<LastEqual>,
-    /// By node number: how many versions the node had in the last full session of which no
+    /// By node ID: how many versions the node had in the last full session of which no
     /// other node keeps a copy. If its store is lost, so many are.
     pub single_copies: Vec<Option<u64>>,
     /// What this node has done for repair since it started.
@@ -91,11 +90,6 @@ pub struct RepairCounts {
 pub(super) struct Record {
     clock: Arc<dyn Clock>,
     state: Mutex<RecordState>,
-    requests: AtomicU64,
-    repair_writes_sent: AtomicU64,
-    repair_writes_received: AtomicU64,
-    ranges_differing: AtomicU64,
-    non_owned_offered: AtomicU64,
 }
 
 struct RecordState {
@@ -117,7 +111,8 @@ struct RecordState {
     ended: [EndedSessions; RepairKind::ALL.len()],
     last_equal: Vec<LastEqual>,
     single_copies: Vec<Option<u64>>,
-    ranges_compared: u64,
+    /// Without what was streamed.
+    counts: RepairCounts,
     /// When a session of this node last gave way to another one, on the monotonic clock.
     preempted: Option<Duration>,
 }
@@ -155,17 +150,12 @@ impl Record {
             ended: Default::default(),
             last_equal,
             single_copies,
-            ranges_compared: 0,
+            counts: RepairCounts::default(),
             preempted: None,
         };
         Self {
             clock,
             state: Mutex::new(state),
-            requests: AtomicU64::new(0),
-            repair_writes_sent: AtomicU64::new(0),
-            repair_writes_received: AtomicU64::new(0),
-            ranges_differing: AtomicU64::new(0),
-            non_owned_offered: AtomicU64::new(0),
         }
     }
 
@@ -204,7 +194,7 @@ impl Record {
     pub(super) fn range_compared(&self, session: SessionId) {
         let now = self.clock.monotonic();
         let mut state = lock(&self.state);
-        state.ranges_compared += 1;
+        state.counts.ranges_compared += 1;
         let mut running = state.running.iter_mut();
         if let Some(known) = running.find(|known| known.session == session) {
             known.shown.ranges += 1;
@@ -274,27 +264,9 @@ impl Record {
         lock(&self.state).preempted = Some(now);
     }
 
-    /// A request of a session is answered.
-    pub(super) fn request_received(&self) {
-        self.requests.fetch_add(1, Relaxed);
-    }
-
-    pub(super) fn repair_writes_sent(&self, writes: u32) {
-        self.repair_writes_sent
-            .fetch_add(u64::from(writes), Relaxed);
-    }
-
-    pub(super) fn repair_write_received(&self) {
-        self.repair_writes_received.fetch_add(1, Relaxed);
-    }
-
-    /// This node differs from another one in a range.
-    pub(super) fn range_differs(&self) {
-        self.ranges_differing.fetch_add(1, Relaxed);
-    }
-
-    pub(super) fn non_owned_offered(&self, copies: u32) {
-        self.non_owned_offered.fetch_add(u64::from(copies), Relaxed);
+    /// Counts something that this node has done for repair.
+    pub(super) fn count(&self, count: impl FnOnce(&mut RepairCounts)) {
+        count(&mut lock(&self.state).counts);
     }
 
     /// Whether the last session of a kind ended so long ago. A full session counts as an
@@ -367,14 +339,9 @@ impl Record {
             last_equal: state.last_equal.clone(),
             single_copies: state.single_copies.clone(),
             counts: RepairCounts {
-                requests: self.requests.load(Relaxed),
-                repair_writes_sent: self.repair_writes_sent.load(Relaxed),
-                repair_writes_received: self.repair_writes_received.load(Relaxed),
-                ranges_compared: state.ranges_compared,
-                ranges_differing: self.ranges_differing.load(Relaxed),
-                non_owned_offered: self.non_owned_offered.load(Relaxed),
                 streamed_keys_received,
                 streamed_bytes_received,
+                ..state.counts
             },
             rebuild: rebuild.progress(),
         }

@@ -191,11 +191,11 @@ fn a_full_session_that_left_nodes_unequal_is_made_up_for() {
 #[test]
 fn repair_writes_and_non_owned_copies_are_counted() {
     let (_, record) = record();
-    record.request_received();
-    record.repair_writes_sent(3);
-    record.repair_write_received();
-    record.range_differs();
-    record.non_owned_offered(2);
+    record.count(|counts| counts.requests += 1);
+    record.count(|counts| counts.repair_writes_sent += 3);
+    record.count(|counts| counts.repair_writes_received += 1);
+    record.count(|counts| counts.ranges_differing += 1);
+    record.count(|counts| counts.non_owned_offered += 2);
     let expected = RepairCounts {
         requests: 1,
         repair_writes_sent: 3,
@@ -213,7 +213,10 @@ fn repair_writes_and_non_owned_copies_are_counted() {
 fn a_full_session_is_under_way_until_it_ends_or_its_coordinator_is_silent() {
     let (clock, record) = record();
     record.began(incremental(1));
-    assert!(!record.is_other_full_running(), "it disturbs no other one");
+    assert!(
+        !record.is_other_full_running(),
+        "it interrupts no other one"
+    );
     record.began(full(2));
     for _ in 0..3 {
         clock.advance(SESSION_IDLE_MAX / 2);

@@ -18,8 +18,8 @@ struct Peer {
     miss: Cell<Option<Miss>>,
     /// A key whose hints it never stores.
     refused: RefCell<Option<Vec<u8>>>,
-    /// The fence of its store.
-    fence: Cell<Timestamp>,
+    /// The closed timestamp of its store.
+    closed: Cell<Timestamp>,
     stored: RefCell<Vec<Entry>>,
     asked: Cell<usize>,
     in_flight: Cell<usize>,
@@ -41,7 +41,7 @@ impl HintReceiver for Peer {
         if self.refused.borrow().as_deref() == Some(hint.key()) {
             return Err(Miss::Failed);
         }
-        let below = self.fence.get();
+        let below = self.closed.get();
         if hint.timestamp() < below {
             return Err(Miss::Obsolete { below });
         }
@@ -297,10 +297,10 @@ fn a_delivery_ends_with_its_store() {
 }
 
 #[test]
-fn hints_below_the_fence_of_the_peer_are_dropped_at_once_and_counted() {
+fn hints_below_the_closed_timestamp_of_the_peer_are_dropped_at_once_and_counted() {
     World::run(async |world| {
         let peer = world.deliver_to(A);
-        peer.fence.set(Timestamp::from_u64(u64::MAX));
+        peer.closed.set(Timestamp::from_u64(u64::MAX));
         world.keep(A, 0..300, b"v");
         // Not retried, not put back, and no pause.
         assert!(world.drained(A).await < Duration::from_secs(1));
@@ -317,7 +317,7 @@ fn hints_below_the_fence_of_the_peer_are_dropped_at_once_and_counted() {
 fn an_obsolete_hint_is_not_put_back_with_those_that_failed() {
     World::run(async |world| {
         let peer = world.deliver_to(A);
-        peer.fence.set(Timestamp::from_u64(u64::MAX));
+        peer.closed.set(Timestamp::from_u64(u64::MAX));
         *peer.refused.borrow_mut() = Some(b"7".to_vec());
         world.keep(A, 0..10, b"v");
         let has_dropped = async {

@@ -221,7 +221,7 @@ fn a_damaged_segment_is_skipped() {
 }
 
 #[test]
-fn leftovers_and_hints_for_former_members_are_removed() {
+fn files_of_a_crash_and_hints_for_former_members_are_removed() {
     let machine = Machine::new();
     let store = machine.open();
     machine.keep_one(&store, A, "for a");

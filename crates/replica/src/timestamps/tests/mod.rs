@@ -122,7 +122,7 @@ impl Machine {
         timestamps
     }
 
-    /// A start that a peer has vouched for.
+    /// A start that a peer has confirmed.
     fn open_near(&self) -> Arc<TimestampAllocator> {
         let timestamps = self.open(Timestamp::ZERO);
         timestamps.record_hello(PEER, self.now(), Timestamp::ZERO);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_start_timestamps_nothing_until_a_near_peer_vouches_for_its_clock() {
+fn a_start_timestamps_nothing_until_a_near_peer_confirms_its_clock() {
     let machine = Machine::of_three();
     let timestamps = machine.open(Timestamp::ZERO);
     let unmet = refusal(&timestamps);

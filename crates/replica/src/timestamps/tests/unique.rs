@@ -1,8 +1,8 @@
 //! Timestamps are unique: the timestamp bound, crashes and steps of the clock.
 
 use super::*;
+use crate::timestamps::confirmation::KEPT_WARM;
 use crate::timestamps::raising::RETRY_DELAY;
-use crate::timestamps::vouching::KEPT_WARM;
 
 #[test]
 fn timestamps_are_above_what_the_store_holds_and_carry_the_number() {

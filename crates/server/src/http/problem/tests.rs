@@ -88,7 +88,7 @@ fn the_type_of_a_write_without_a_timestamp_names_the_cause() {
         let document: serde_json::Value = serde_json::from_slice(&problem.document()).unwrap();
         assert_eq!(document["type"], format!("urn:kvorum:problem:{kind}"));
         assert_eq!(document["status"], 503);
-        let names_the_sweep = document["detail"].as_str().unwrap().contains("full repair");
-        assert_eq!(names_the_sweep, why == NoTimestamp::Outdated, "{document}");
+        let names_the_repair = document["detail"].as_str().unwrap().contains("full repair");
+        assert_eq!(names_the_repair, why == NoTimestamp::Outdated, "{document}");
     }
 }

@@ -95,11 +95,9 @@ pub(crate) fn replicas_of(
             .ok()
             .filter(|from| (1..=rules.nodes).contains(from))
             .ok_or_else(|| {
-                let nodes = rules.nodes;
-                ParameterError::new(
-                    "from",
-                    format_args!("is out of range: give 1 to {nodes}, the number of nodes"),
-                )
+                let range = up_to(rules.nodes);
+                let detail = format_args!("is out of range: give {range}, the number of nodes");
+                ParameterError::new("from", detail)
             })?,
     };
     let ack = match ack {
@@ -110,13 +108,20 @@ pub(crate) fn replicas_of(
             .ok()
             .filter(|ack| (1..=from).contains(ack))
             .ok_or_else(|| {
-                ParameterError::new(
-                    "ack",
-                    format_args!("is out of range: give 1 to {from}, which is `from`"),
-                )
+                let range = up_to(from);
+                let detail = format_args!("is out of range: give {range}, which is `from`");
+                ParameterError::new("ack", detail)
             })?,
     };
     Ok(Replicas { ack, from })
+}
+
+/// The numbers from 1 to the last one.
+fn up_to(last: u8) -> String {
+    match last {
+        1 => "1".to_owned(),
+        last => format!("1 to {last}"),
+    }
 }
 
 /// More than half.

@@ -39,11 +39,11 @@ fn of_losses(view: View<'_>) -> Vec<Advice> {
         }
     }
     let advice = |lost: &&MayBeLost| {
-        let is_over = reports().all(|other| other.nodes != lost.nodes || other.filled);
+        let is_over = reports().all(|other| other.nodes != lost.nodes || other.rebuilt);
         let (severity, since) = if is_over {
             (
                 Severity::Note,
-                ". Since then the stores were filled with what the others had",
+                ". Since then the stores were rebuilt from what the others had",
             )
         } else {
             (Severity::Bad, "")

@@ -2,6 +2,7 @@
 //! report, so each rule is a line of `cases.txt`.
 //!
 //! - `reach`: nodes that nobody reaches, that do not reach each other, or refuse each other.
+//! - `untrusted`: nodes that share no TLS connection.
 //! - `clocks`: whose clock is wrong.
 //! - `node`: what a node says of its own store, disk and files.
 //! - `repairs`: repairs that are late, or get no time.
@@ -19,6 +20,7 @@ mod repairs;
 #[cfg(test)]
 pub(super) mod tests;
 mod thresholds;
+mod untrusted;
 mod view;
 
 use api::cluster::{Advice, ClusterNode};
@@ -44,5 +46,12 @@ pub(crate) fn of(own: &str, nodes: &[ClusterNode]) -> Vec<Advice> {
     all.extend(clocks.advice);
     // Those of one severity stay in their order.
     all.sort_by_key(|advice| advice.severity);
+    // The node that is asked shows the runbooks, too.
+    let console = nodes.iter().find(|node| node.name == own);
+    if let Some(console) = console {
+        for advice in &mut all {
+            advice.runbook_url = api::runbook::url(&console.url, &advice.runbook);
+        }
+    }
     all
 }

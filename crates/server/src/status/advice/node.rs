@@ -80,7 +80,7 @@ fn of_replica_state(status: &Status, silent: &[&str]) -> Option<Advice> {
             start,
         ),
         ("learner", false, _) => bad(
-            "its store has lost data and does not count; it is filled by itself once all nodes \
+            "its store has lost data and does not count; it is rebuilt by itself once all nodes \
              are up"
                 .to_owned(),
             start,
@@ -97,12 +97,12 @@ fn of_replica_state(status: &Status, silent: &[&str]) -> Option<Advice> {
                 let verb = if failed == 1 { "has" } else { "have" };
                 let failed = counted(failed, "full repair");
                 bad(
-                    format!("its store does not count: {failed} {verb} not filled it"),
+                    format!("its store does not count: {failed} {verb} not rebuilt it"),
                     "See 'a repair has ended' in the log of the first node by name".to_owned(),
                 )
             }
         },
-        // A full repair has filled it since it started. What came before says nothing: a store
+        // A full repair has rebuilt it since it started. What came before says nothing: a store
         // that was restored from a copy brings its old times with it.
         ("forced_voter", ..) => {
             let is_filled = status.others().all(|member| {
@@ -271,7 +271,10 @@ fn of_set_aside(status: &Status) -> Option<Advice> {
          be lost until you decide",
         counted(set_aside.copies_max, "version")
     );
-    let remedy = "Run 'kvorum admin set-aside list', then restore or discard them";
+    let remedy = format!(
+        "Run 'kvorum admin set-aside list --url {}', then restore or discard them",
+        status.url
+    );
     Some(Advice::of_node(
         Severity::Warn,
         &status.name,

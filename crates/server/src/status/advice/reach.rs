@@ -1,8 +1,8 @@
 //! Nodes that nobody reaches, that do not reach each other, or refuse each other.
 
 use super::thresholds::APART_SECONDS;
-use super::view::View;
-use super::view::listed;
+use super::untrusted;
+use super::view::{View, listed};
 use api::cluster::{Advice, ClusterNode, Severity, hints_for};
 use std::collections::{BTreeMap, BTreeSet};
 use units::{counted, rough_span as span};
@@ -56,13 +56,18 @@ fn pair<'a>(one: &'a str, other: &'a str) -> Pair<'a> {
 /// What to do, and which nodes refuse each other.
 pub(super) fn of(view: View<'_>) -> (Vec<Advice>, Refusing<'_>) {
     let refusing = Refusing::of(view);
-    let mut advice: Vec<Advice> = refusing
-        .0
-        .iter()
+    let problems = refusing.0.iter();
+    let stated = problems.filter(|(problem, _)| **problem != untrusted::PROBLEM);
+    let mut advice: Vec<Advice> = stated
         .map(|(problem, pairs)| of_refusing(problem, pairs))
         .collect();
-    let nodes = view.nodes.iter();
-    advice.extend(nodes.filter_map(|node| of_silent(view, node, &refusing)));
+    advice.extend(untrusted::of(view));
+    if let Some(alone) = of_alone(view, &refusing) {
+        advice.push(alone);
+    } else {
+        let nodes = view.nodes.iter();
+        advice.extend(nodes.filter_map(|node| of_silent(view, node, &refusing)));
+    }
     advice.extend(of_other_urls(view));
     advice.extend(of_apart(view, &refusing));
     (advice, refusing)
@@ -113,6 +118,35 @@ fn of_refusing(problem: &str, pairs: &BTreeSet<Pair<'_>>) -> Advice {
             Advice::of_cluster(Severity::Bad, what, remedy, REFUSING)
         }
     }
+}
+
+/// What to do if the node that was asked reaches none of several others: more likely it is cut off
+/// than that all of them are down, and it cannot tell.
+fn of_alone(view: View<'_>, refusing: &Refusing<'_>) -> Option<Advice> {
+    let own = view.statuses().find(|status| status.name == view.own)?;
+    let others = own.others().count();
+    let is_silent = own.others().all(|member| {
+        let is_gone = matches!(member.state.as_str(), "down" | "suspected");
+        is_gone && !view.runs(&member.name) && !refusing.has_pair(pair(view.own, &member.name))
+    });
+    if others < 2 || !is_silent {
+        return None;
+    }
+    let longest = own.others().filter_map(|member| member.down_seconds).max();
+    let since = longest.map_or_else(String::new, |down| format!(" for {}", span(down)));
+    let what = format!(
+        "it has reached none of the {others} other nodes{since}: its network is cut, or all of them \
+         are down, and it cannot tell which"
+    );
+    let remedy = "Ask another node: if one answers, repair the network of this one; if none does, \
+                  start them";
+    Some(Advice::of_node(
+        Severity::Bad,
+        view.own,
+        what,
+        remedy,
+        SILENT,
+    ))
 }
 
 /// What to do about a node that has not said how it is.

@@ -171,8 +171,8 @@ fn the_budget_of_background_work_sees_clients_and_work() {
     });
     let json = "content-type: application/json\r\n";
     let target = "/v0/admin/repair?full=true&wait=true";
-    let swept = cluster.client(0).request("POST", target, json, b"");
-    assert_eq!(swept.status, 200, "{}", swept.text());
+    let repaired = cluster.client(0).request("POST", target, json, b"");
+    assert_eq!(repaired.status, 200, "{}", repaired.text());
     let worked = "kvorum_background_work_seconds_total{kind=\"repair\"}";
     assert!(page_of(&cluster).series[worked] > 0.0);
 }

@@ -1,5 +1,5 @@
 //! Stores that lost something: they do not count, and are rebuilt by the others.
 
-mod filled_stores;
 mod rebuilds;
+mod rebuilt_stores;
 mod voter;

@@ -1,7 +1,7 @@
-//! A store that lost its folder is filled in bulk.
+//! A store that lost its folder is rebuilt by streaming.
 
 use crate::repair::equal_stores::{
-    stored_at, sweeping, target, wait_until_equal, wait_until_filled,
+    repairing, stored_at, target, wait_until_equal, wait_until_rebuilt,
 };
 use crate::support::{Cluster, Disks, until};
 use lsm_testing::MemoryDisk;
@@ -9,16 +9,16 @@ use server::ServerConfig;
 use std::sync::Arc;
 
 /// Repairs in short order that store what they bring every 4 MiB.
-fn refilling(config: &mut ServerConfig) {
-    sweeping(config);
+fn rebuilding(config: &mut ServerConfig) {
+    repairing(config);
     config.memtable_bytes = Some(256 << 10);
 }
 
-fn bulk_keys(cluster: &Cluster, node: usize) -> f64 {
+fn streamed_keys(cluster: &Cluster, node: usize) -> f64 {
     cluster.metric(node, "kvorum_rebuild_received_keys_total ")
 }
 
-fn bulk_bytes(cluster: &Cluster, node: usize) -> f64 {
+fn streamed_bytes(cluster: &Cluster, node: usize) -> f64 {
     cluster.metric(node, "kvorum_rebuild_received_bytes_total ")
 }
 
@@ -34,9 +34,9 @@ fn key(number: usize) -> String {
 }
 
 #[test]
-fn a_lost_store_is_filled_in_bulk_and_gets_only_the_rest_as_mends() {
+fn a_lost_store_is_streamed_and_gets_only_the_rest_as_repair_writes() {
     const KEYS: usize = 3_000;
-    let mut cluster = Cluster::start_with(3, refilling);
+    let mut cluster = Cluster::start_with(3, rebuilding);
     let mut client = cluster.client(0);
     for number in 0..KEYS {
         let put = client.put(&target(&key(number), "3/3"), value(number).as_bytes());
@@ -63,22 +63,28 @@ fn a_lost_store_is_filled_in_bulk_and_gets_only_the_rest_as_mends() {
     cluster.start_node(1);
     cluster.start_node(2);
     cluster.wait_until_joined();
-    wait_until_filled(&cluster, 2);
+    wait_until_rebuilt(&cluster, 2);
     let after = wait_until_equal(&cluster);
     assert!(before.iter().all(|line| after.contains(line)));
-    let (keys, mends) = (
-        bulk_keys(&cluster, 2),
+    let (keys, repair_writes) = (
+        streamed_keys(&cluster, 2),
         cluster.metric(2, "kvorum_repair_writes_total{direction=\"received\"} "),
     );
-    // The tombstones are filled in, too; a few values were too long.
-    assert!(keys > 0.95 * KEYS as f64, "{keys} keys, {mends} mends");
-    assert!(mends < 0.1 * KEYS as f64, "{keys} keys, {mends} mends");
+    // The tombstones are streamed, too; a few values were too long.
+    assert!(
+        keys > 0.95 * KEYS as f64,
+        "{keys} keys, {repair_writes} repair_writes"
+    );
+    assert!(
+        repair_writes < 0.1 * KEYS as f64,
+        "{keys} keys, {repair_writes} repair_writes"
+    );
 }
 
 #[test]
 fn a_pair_that_differs_counts_the_range_on_both_nodes_once() {
     let mut cluster = Cluster::start_with(3, |config| {
-        refilling(config);
+        rebuilding(config);
         config.node.repair_interval = None;
     });
     let mut client = cluster.client(0);
@@ -86,15 +92,15 @@ fn a_pair_that_differs_counts_the_range_on_both_nodes_once() {
         let put = client.put(&target(&key(number), "3/3"), b"short");
         assert_eq!(put.status, 201);
     }
-    // It is too long for a run, so the two still differ after what was pulled.
+    // It is too long for a run, so the two still differ after what was streamed.
     let long = vec![b'v'; 300_000];
     assert_eq!(client.put(&target("long", "3/3"), &long).status, 201);
     cluster.stop_node(2);
     cluster.replace_disk(2, Arc::new(MemoryDisk::new()));
     cluster.start_node(2);
     cluster.wait_until_joined();
-    wait_until_filled(&cluster, 2);
-    assert!(bulk_keys(&cluster, 2) >= 40.0);
+    wait_until_rebuilt(&cluster, 2);
+    assert!(streamed_keys(&cluster, 2) >= 40.0);
     let differing = |node| {
         let name = "kvorum_repair_ranges_total{result=\"differing\"} ";
         cluster.metric(node, name)
@@ -108,7 +114,7 @@ fn a_pair_that_differs_counts_the_range_on_both_nodes_once() {
 #[test]
 fn a_node_takes_values_from_others_that_are_longer_than_clients_may_send_it() {
     let mut cluster = Cluster::start_with(3, |config| {
-        refilling(config);
+        rebuilding(config);
         if config.node.name() == "c" {
             config.node.value_bytes_max = 1_000;
         }
@@ -135,15 +141,15 @@ fn a_node_takes_values_from_others_that_are_longer_than_clients_may_send_it() {
     cluster.replace_disk(2, Arc::new(MemoryDisk::new()));
     cluster.start_node(2);
     cluster.wait_until_joined();
-    wait_until_filled(&cluster, 2);
+    wait_until_rebuilt(&cluster, 2);
     assert!(cluster.held_by(2, "long").is_some());
 }
 
 #[test]
-fn a_refill_goes_on_where_it_was_although_the_driver_and_then_the_node_are_killed() {
+fn a_rebuild_goes_on_where_it_was_although_the_coordinator_and_then_the_node_are_killed() {
     const KEYS: usize = 400;
     let disks = Disks::new();
-    let mut cluster = Cluster::start_on(3, refilling, |node| disks.add(node));
+    let mut cluster = Cluster::start_on(3, rebuilding, |node| disks.add(node));
     let mut client = cluster.client(0);
     let mut random = fastrand::Rng::with_seed(1);
     let mut total = 0.0;
@@ -160,11 +166,11 @@ fn a_refill_goes_on_where_it_was_although_the_driver_and_then_the_node_are_kille
     cluster.stop_node(2);
     disks.replace(&mut cluster, 2, Arc::new(MemoryDisk::new()));
     cluster.start_node(2);
-    // The first node by name drives. A pass goes from the first key to the last.
+    // The first node by name coordinates. A session goes from the first key to the last.
     let last = key(KEYS - 1);
     for (killed, filled) in [(0, 0), (2, KEYS / 4)] {
         until(
-            "a pass has stored a part, and the status shows how far it is",
+            "a session has stored a part, and the status shows how far it is",
             || {
                 let rebuild = &cluster.status(2)["repair"]["rebuild"];
                 let share = rebuild["share"].as_f64().unwrap_or_default();
@@ -180,10 +186,10 @@ fn a_refill_goes_on_where_it_was_although_the_driver_and_then_the_node_are_kille
         cluster.start_node(killed);
     }
     cluster.wait_until_joined();
-    wait_until_filled(&cluster, 2);
+    wait_until_rebuilt(&cluster, 2);
     // The last one was written to see whether the store counts.
     assert!(wait_until_equal(&cluster).len() >= KEYS);
     // A quarter was stored before the node was killed: that is not sent again.
-    let sent = bulk_bytes(&cluster, 2);
+    let sent = streamed_bytes(&cluster, 2);
     assert!(sent > 0.0 && sent < 0.8 * total, "{sent} bytes of {total}");
 }

@@ -1,7 +1,7 @@
 //! Compactions as an operator asks for them: what is dead below the GC threshold goes.
 
 use crate::repair::equal_stores::target;
-use crate::repair::tombstone_gc::{bound_at, forgetful, sweep_fully};
+use crate::repair::tombstone_gc::{gc_threshold_at, repair_fully, with_tombstone_gc};
 use crate::support::{Cluster, until};
 use crate::wire::Reply;
 
@@ -13,9 +13,9 @@ fn compact(cluster: &Cluster, node: usize, query: &str) -> Reply {
 }
 
 #[test]
-fn tombstones_go_with_a_compaction_once_the_forget_bound_has_passed_them() {
+fn tombstones_go_with_a_compaction_once_the_gc_threshold_has_passed_them() {
     let cluster = Cluster::start_with(3, |config| {
-        forgetful(config);
+        with_tombstone_gc(config);
         config.node.compaction = false;
     });
     let mut client = cluster.client(0);
@@ -34,12 +34,12 @@ fn tombstones_go_with_a_compaction_once_the_forget_bound_has_passed_them() {
         assert_eq!(early["state"], "ended");
         assert_eq!(early["joined"], false);
         let after = &early["after"];
-        assert_eq!(after["tombstones"], 10, "nothing is forgotten yet: {early}");
+        assert_eq!(after["tombstones"], 10, "nothing is collected yet: {early}");
         assert_eq!(after["entries"], 20, "{early}");
     }
-    until("the bound passes the deletions", || {
-        sweep_fully(&cluster, 1);
-        (0..3).all(|node| bound_at(&cluster, node) > deleted_unix_ms)
+    until("the GC threshold passes the deletions", || {
+        repair_fully(&cluster, 1);
+        (0..3).all(|node| gc_threshold_at(&cluster, node) > deleted_unix_ms)
     });
     for node in 0..3 {
         let done = compact(&cluster, node, "?wait=true").json();

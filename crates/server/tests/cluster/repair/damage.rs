@@ -13,7 +13,7 @@ use std::time::Duration;
 const KEYS: usize = 120;
 
 /// No repair begins but for the damage.
-fn without_sweeps(config: &mut ServerConfig) {
+fn without_repairs(config: &mut ServerConfig) {
     config.node.timeout = Duration::from_millis(400);
     config.node.repair_interval = None;
     config.node.full_repair_interval = None;
@@ -61,9 +61,9 @@ fn is_read(reply: &Reply, number: usize) -> bool {
 }
 
 #[test]
-fn a_damaged_block_is_never_read_wrong_and_the_other_nodes_mend_it() {
+fn a_damaged_block_is_never_read_wrong_and_the_other_nodes_repair_it() {
     let disks: Mutex<Vec<Arc<MemoryDisk>>> = Mutex::default();
-    let mut cluster = Cluster::start_on(3, without_sweeps, |_| {
+    let mut cluster = Cluster::start_on(3, without_repairs, |_| {
         let disk = Arc::new(MemoryDisk::new());
         disks.lock().unwrap().push(Arc::clone(&disk));
         disk
@@ -102,8 +102,8 @@ fn a_damaged_block_is_never_read_wrong_and_the_other_nodes_mend_it() {
         // Its acks of such a key do not count, although it stores the version.
         let number = failed[0];
         let refused = client.put(&target(number, "3/3"), value("new", number).as_bytes());
-        let is_mended = || cluster.metric(2, "kvorum_store_damaged_ranges ") == 0.0;
-        assert!(refused.status == 504 || is_mended(), "{}", refused.text());
+        let is_repaired = || cluster.metric(2, "kvorum_store_damaged_ranges ") == 0.0;
+        assert!(refused.status == 504 || is_repaired(), "{}", refused.text());
         if refused.status == 504 {
             assert!(refused.text().contains("learner"), "{}", refused.text());
         }

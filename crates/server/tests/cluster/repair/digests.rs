@@ -1,12 +1,12 @@
 //! `/v0/digest`: whether nodes keep the same, as anyone can see.
 
-use crate::repair::tombstone_gc::{bound_at, forgetful, sweep_fully};
+use crate::repair::tombstone_gc::{gc_threshold_at, repair_fully, with_tombstone_gc};
 use crate::support::{Cluster, until};
 use serde_json::Value;
 use server::ServerConfig;
 
 /// Nothing makes nodes equal but the writes of a test.
-fn without_sweeps(config: &mut ServerConfig) {
+fn without_repairs(config: &mut ServerConfig) {
     config.node.repair_interval = None;
     config.node.full_repair_interval = None;
 }
@@ -44,7 +44,7 @@ fn delete(cluster: &Cluster, key: &str, pair: &str) -> u64 {
 
 #[test]
 fn replicas_that_agree_give_the_same_digest_and_others_do_not() {
-    let cluster = Cluster::start_with(3, without_sweeps);
+    let cluster = Cluster::start_with(3, without_repairs);
     for number in 0..50 {
         put(&cluster, &format!("k{number:02}"), "3/3", "value");
     }
@@ -90,7 +90,7 @@ fn replicas_that_agree_give_the_same_digest_and_others_do_not() {
 
 #[test]
 fn with_a_peer_only_the_keys_of_both_nodes_count() {
-    let cluster = Cluster::start_with(3, without_sweeps);
+    let cluster = Cluster::start_with(3, without_repairs);
     for number in 0..60 {
         put(&cluster, &format!("k{number:02}"), "2/2", "value");
     }
@@ -109,8 +109,8 @@ fn with_a_peer_only_the_keys_of_both_nodes_count() {
 }
 
 #[test]
-fn newer_versions_and_forgotten_deletions_are_left_out() {
-    let cluster = Cluster::start_with(3, without_sweeps);
+fn newer_versions_and_collected_deletions_are_left_out() {
+    let cluster = Cluster::start_with(3, without_repairs);
     put(&cluster, "a", "3/3", "old");
     let second = put(&cluster, "b", "3/3", "old");
     let before = digest(&cluster, 1, &format!("&cut={second}"));
@@ -135,8 +135,8 @@ fn newer_versions_and_forgotten_deletions_are_left_out() {
 }
 
 #[test]
-fn what_the_cluster_has_forgotten_does_not_count_by_itself() {
-    let cluster = Cluster::start_with(3, forgetful);
+fn what_the_cluster_has_collected_does_not_count_by_itself() {
+    let cluster = Cluster::start_with(3, with_tombstone_gc);
     put(&cluster, "kept", "3/3", "v");
     put(&cluster, "gone", "3/3", "v");
     let deleted = delete(&cluster, "gone", "3/3");
@@ -144,8 +144,8 @@ fn what_the_cluster_has_forgotten_does_not_count_by_itself() {
     assert_eq!(digests_before[1]["count"], 2, "{}", digests_before[1]);
     let written_unix_ms = cluster.status(0)["clock"]["unix_ms"].as_u64();
     until("the deletion is below the GC threshold", || {
-        sweep_fully(&cluster, 1);
-        (0..3).all(|node| bound_at(&cluster, node) > written_unix_ms)
+        repair_fully(&cluster, 1);
+        (0..3).all(|node| gc_threshold_at(&cluster, node) > written_unix_ms)
     });
     // Each node may have dropped the tombstone by now, or not.
     let digests = digests(&cluster, "");
@@ -162,7 +162,7 @@ fn what_the_cluster_has_forgotten_does_not_count_by_itself() {
 
 #[test]
 fn a_request_that_is_not_right_is_refused() {
-    let cluster = Cluster::start_with(2, without_sweeps);
+    let cluster = Cluster::start_with(2, without_repairs);
     for (method, query, status) in [
         ("PUT", "?start=a", 405),
         ("DELETE", "?start=a", 405),

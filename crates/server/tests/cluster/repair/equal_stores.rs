@@ -1,4 +1,4 @@
-//! Nodes become equal by themselves, and a store whose folder was lost is filled by the
+//! Nodes become equal by themselves, and a store whose folder was lost is rebuilt by the
 //! others: without a read, and without an operator.
 
 use crate::support::{Cluster, Disks, until};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Hints that do not outlive an absence, and repairs in short order.
-pub(crate) fn sweeping(config: &mut ServerConfig) {
+pub(crate) fn repairing(config: &mut ServerConfig) {
     config.node.timeout = Duration::from_millis(400);
     config.node.hint_age_max = Duration::from_secs(1);
     config.node.repair_interval = Some(Duration::from_secs(1));
@@ -36,7 +36,7 @@ pub(crate) fn wait_until_equal(cluster: &Cluster) -> Vec<String> {
     stored_at(cluster, 0)
 }
 
-pub(crate) fn wait_until_filled(cluster: &Cluster, node: usize) {
+pub(crate) fn wait_until_rebuilt(cluster: &Cluster, node: usize) {
     until("the lost store counts again", || {
         cluster.replica_state(node) == "voter"
     });
@@ -46,11 +46,11 @@ pub(crate) fn wait_until_filled(cluster: &Cluster, node: usize) {
     });
 }
 
-/// The two that keep the older version have the lower numbers.
+/// The two that keep the older version have the lower IDs.
 #[test]
 fn a_newer_version_with_fewer_copies_replaces_older_ones() {
     let cluster = Cluster::start_with(3, |config| {
-        sweeping(config);
+        repairing(config);
         config.node.full_repair_interval = Some(Duration::from_secs(1));
     });
     let key = cluster.key_on(&[2]);
@@ -66,10 +66,10 @@ fn a_newer_version_with_fewer_copies_replaces_older_ones() {
 
 /// Under `os` a write is acknowledged before it is durable, and so is a repair write.
 #[test]
-fn what_a_refill_has_brought_outlives_a_power_cut() {
+fn what_a_rebuild_has_brought_outlives_a_power_cut() {
     let disks = Disks::new();
     let change = |config: &mut ServerConfig| {
-        sweeping(config);
+        repairing(config);
         config.node.durability = lsm::Durability::Os;
     };
     let mut cluster = Cluster::start_on(3, change, |node| disks.add(node));

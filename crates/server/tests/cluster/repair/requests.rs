@@ -9,20 +9,20 @@ const JSON: &str = "content-type: application/json\r\n";
 
 /// No repair begins by itself. A full repair session waits for two timeouts while a store does not
 /// count, so the timeout is short.
-fn without_sweeps(config: &mut ServerConfig) {
+fn without_repairs(config: &mut ServerConfig) {
     config.node.repair_interval = None;
     config.node.full_repair_interval = None;
     config.node.timeout = Duration::from_millis(500);
 }
 
-fn sweep(cluster: &Cluster, node: usize, query: &str) -> Reply {
+fn repair(cluster: &Cluster, node: usize, query: &str) -> Reply {
     let target = format!("/v0/admin/repair{query}");
     cluster.client(node).request("POST", &target, JSON, b"")
 }
 
 #[test]
-fn a_sweep_brings_what_no_hint_and_no_read_did() {
-    let mut cluster = Cluster::start_with(3, without_sweeps);
+fn a_repair_brings_what_no_hint_and_no_read_did() {
+    let mut cluster = Cluster::start_with(3, without_repairs);
     let key = cluster.key_on(&[0, 1, 2]);
     let target = format!("/v0/entity?id={key}&ack=2&from=3");
     cluster.stop_node(2);
@@ -36,9 +36,9 @@ fn a_sweep_brings_what_no_hint_and_no_read_did() {
     assert_eq!(cluster.held_by(2, &key), None);
     assert!(cluster.member_at(0, 2).get("last_repair_unix_ms").is_none());
 
-    let swept = sweep(&cluster, 0, "?full=true&wait=true");
-    assert_eq!(swept.status, 200, "{}", swept.text());
-    let report = swept.json();
+    let repaired = repair(&cluster, 0, "?full=true&wait=true");
+    assert_eq!(repaired.status, 200, "{}", repaired.text());
+    let report = repaired.json();
     assert_eq!(report["kind"], "full");
     assert_eq!(report["state"], "ended");
     assert_eq!(report["joined"], false);
@@ -56,7 +56,7 @@ fn a_sweep_brings_what_no_hint_and_no_read_did() {
         assert_eq!(status["hints"]["age_max_seconds"], 3 * 3600);
         assert_eq!(status["hints"]["bytes_max"], 1 << 30);
         let repair = &status["repair"];
-        assert!(repair.get("rebuild").is_none(), "nothing is being filled");
+        assert!(repair.get("rebuild").is_none(), "nothing is being rebuilt");
         assert_eq!(repair["full"]["clean"], 1, "{repair}");
         assert_eq!(repair["full"]["incomplete"], 0);
         assert_eq!(repair["incremental"]["clean"], 0);
@@ -79,7 +79,7 @@ fn a_sweep_brings_what_no_hint_and_no_read_did() {
             .unwrap()
             >= 1
     );
-    // The driver asks, and the node of the lower number brings the two together.
+    // The coordinator asks, and the node of the lower ID brings the two together.
     for direction in ["sent", "received"] {
         let bytes = format!("kvorum_repair_bytes_total{{direction=\"{direction}\"}}");
         until("the bytes are counted", || {
@@ -91,13 +91,13 @@ fn a_sweep_brings_what_no_hint_and_no_read_did() {
 }
 
 #[test]
-fn a_sweep_without_a_node_ends_and_says_that_it_is_incomplete() {
-    let mut cluster = Cluster::start_with(3, without_sweeps);
+fn a_repair_without_a_node_ends_and_says_that_it_is_incomplete() {
+    let mut cluster = Cluster::start_with(3, without_repairs);
     assert!(cluster.member_at(0, 2).get("down_seconds").is_none());
     cluster.stop_node(2);
     assert!(cluster.member_at(0, 2)["down_seconds"].is_u64());
     assert!(cluster.member_at(0, 1).get("down_seconds").is_none());
-    let report = sweep(&cluster, 0, "?wait=true").json();
+    let report = repair(&cluster, 0, "?wait=true").json();
     assert_eq!(report["kind"], "incremental");
     assert_eq!(report["clean"], false, "{report}");
     assert_eq!(report["pairs_equal"], 1);
@@ -114,18 +114,18 @@ fn a_sweep_without_a_node_ends_and_says_that_it_is_incomplete() {
 
 #[test]
 fn one_pass_runs_at_a_time_and_another_request_joins_it() {
-    let mut cluster = Cluster::start_with(3, without_sweeps);
+    let mut cluster = Cluster::start_with(3, without_repairs);
     // While it is unknown how a store stands, a full repair session waits for two timeouts.
     cluster.stop_node(2);
-    let ordered = sweep(&cluster, 1, "?full=true");
+    let ordered = repair(&cluster, 1, "?full=true");
     assert_eq!(ordered.status, 202, "{}", ordered.text());
     assert_eq!(ordered.json()["state"], "ordered");
-    until("the status shows the pass", || {
+    until("the status shows the session", || {
         let running = cluster.status(0)["repair"]["running"].clone();
         running[0]["kind"] == "full"
     });
     // A full repair session compares what a recent one would.
-    let joined = sweep(&cluster, 1, "?wait=true");
+    let joined = repair(&cluster, 1, "?wait=true");
     assert_eq!(joined.status, 200, "{}", joined.text());
     assert_eq!(joined.json()["kind"], "full");
     assert_eq!(joined.json()["joined"], true);
@@ -134,8 +134,8 @@ fn one_pass_runs_at_a_time_and_another_request_joins_it() {
 }
 
 #[test]
-fn a_request_that_is_not_right_begins_no_sweep() {
-    let cluster = Cluster::start_with(2, without_sweeps);
+fn a_request_that_is_not_right_begins_no_repair() {
+    let cluster = Cluster::start_with(2, without_repairs);
     for (method, query, head, status) in [
         ("GET", "", "", 405),
         ("PUT", "", "", 405),
@@ -153,7 +153,7 @@ fn a_request_that_is_not_right_begins_no_sweep() {
     assert!(status["repair"]["running"].as_array().unwrap().is_empty());
     assert_eq!(status["repair"]["incremental"]["clean"], 0);
     let alone = Cluster::start(1);
-    let reply = sweep(&alone, 0, "");
+    let reply = repair(&alone, 0, "");
     assert_eq!(reply.status, 409, "{}", reply.text());
     assert_eq!(reply.json()["type"], "urn:kvorum:problem:no-other-nodes");
 }

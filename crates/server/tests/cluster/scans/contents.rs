@@ -8,7 +8,7 @@ use std::time::Duration;
 const NDJSON: &str = "accept: application/x-ndjson\r\nte: trailers\r\n";
 
 /// No repair runs, so only reads repair.
-fn without_sweeps(config: &mut ServerConfig) {
+fn without_repairs(config: &mut ServerConfig) {
     config.node.repair_interval = None;
     config.node.full_repair_interval = None;
 }
@@ -149,7 +149,7 @@ fn a_scan_over_many_pages_is_complete_and_has_long_values() {
 
 #[test]
 fn a_pair_says_how_many_nodes_may_be_missing_however_many_there_are() {
-    let mut cluster = Cluster::start_with(5, without_sweeps);
+    let mut cluster = Cluster::start_with(5, without_repairs);
     let mut client = cluster.client(0);
     let mut expected = Vec::new();
     for number in 0..60 {
@@ -187,8 +187,8 @@ fn a_pair_says_how_many_nodes_may_be_missing_however_many_there_are() {
 }
 
 #[test]
-fn replicas_that_differ_are_mended_before_the_key_is_told() {
-    let mut cluster = Cluster::start_with(3, without_sweeps);
+fn replicas_that_differ_are_repaired_before_the_key_is_returned() {
+    let mut cluster = Cluster::start_with(3, without_repairs);
     let key = cluster.key_on(&[0, 1, 2]);
     let target = format!("/v0/entity?id={key}");
     let mut client = cluster.client(0);
@@ -240,7 +240,7 @@ fn the_node_that_tells_a_scan_decides_by_its_own_clock_what_has_expired() {
 
 #[test]
 fn a_deletion_or_an_expiry_on_one_replica_hides_what_the_others_have() {
-    let mut cluster = Cluster::start_with(3, without_sweeps);
+    let mut cluster = Cluster::start_with(3, without_repairs);
     let mut client = cluster.client(0);
     for key in ["deleted", "expired", "kept"] {
         client.put(&format!("/v0/entity?id={key}&replicas=3/3"), b"old");
@@ -276,7 +276,7 @@ fn a_deletion_or_an_expiry_on_one_replica_hides_what_the_others_have() {
 /// A cluster with more data than all buffers on the way to a client hold.
 fn large(change: impl Fn(&mut ServerConfig)) -> Cluster {
     let cluster = Cluster::start_with(3, |config| {
-        without_sweeps(config);
+        without_repairs(config);
         change(config);
     });
     let mut client = cluster.client(0);

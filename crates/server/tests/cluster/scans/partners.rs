@@ -15,8 +15,8 @@ use std::time::Duration;
 
 const KEYS: usize = 120;
 
-/// No repair runs but where a store has to be filled or repaired.
-fn without_sweeps(config: &mut ServerConfig) {
+/// No repair runs but where a store has to be rebuilt or repaired.
+fn without_repairs(config: &mut ServerConfig) {
     config.node.timeout = Duration::from_millis(400);
     config.node.repair_interval = None;
     config.node.full_repair_interval = None;
@@ -67,7 +67,7 @@ fn outcomes(reply: &Reply) -> Vec<String> {
 #[test]
 fn a_node_of_an_older_release_is_missing_from_scans_and_nothing_else() {
     let mut cluster = Cluster::start_with(3, |config| {
-        without_sweeps(config);
+        without_repairs(config);
         if config.node.name() == "c" {
             config.node.protocol.features &= !peer::PAGES;
         }
@@ -93,12 +93,12 @@ fn a_node_of_an_older_release_is_missing_from_scans_and_nothing_else() {
 }
 
 #[test]
-fn a_store_that_lost_its_folder_tells_nothing_until_it_is_filled() {
-    let mut cluster = Cluster::start_with(3, without_sweeps);
+fn a_store_that_lost_its_folder_tells_nothing_until_it_is_rebuilt() {
+    let mut cluster = Cluster::start_with(3, without_repairs);
     put_all(&cluster);
     cluster.stop_node(1);
     cluster.replace_disk(1, Arc::new(MemoryDisk::new()));
-    // It is filled from both others, of which one is away.
+    // It is rebuilt from both others, of which one is away.
     cluster.stop_node(2);
     cluster.start_node(1);
     cluster.wait_until_joined();
@@ -128,7 +128,7 @@ fn a_store_that_lost_its_folder_tells_nothing_until_it_is_filled() {
 #[test]
 fn a_damaged_block_is_a_missing_node_where_it_lies() {
     let disks = Disks::new();
-    let mut cluster = Cluster::start_on(3, without_sweeps, |node| disks.add(node));
+    let mut cluster = Cluster::start_on(3, without_repairs, |node| disks.add(node));
     put_all(&cluster);
     // A node that stops in order writes its memtables to a table.
     cluster.stop_node(2);

@@ -184,11 +184,11 @@ fn clients_that_leave_records_incomplete_close_no_connection_that_uploads() {
     let head = "PUT /v0/entity?id=k HTTP/1.1\r\nhost: localhost\r\ncontent-length: 65536\r\n\r\n";
     upload.conn.writer().write_all(head.as_bytes()).unwrap();
     upload.conn.writer().write_all(&[b'v'; 60 << 10]).unwrap();
-    let mut sealed = Vec::new();
+    let mut encrypted = Vec::new();
     while upload.conn.wants_write() {
-        upload.conn.write_tls(&mut sealed).unwrap();
+        upload.conn.write_tls(&mut encrypted).unwrap();
     }
-    let (first, rest) = sealed.split_at(14 << 10);
+    let (first, rest) = encrypted.split_at(14 << 10);
     upload.sock.write_all(first).unwrap();
     wait_for_metric(&node, "kvorum_tls_records_cut_total", "16");
     upload.sock.write_all(rest).unwrap();

@@ -4,7 +4,7 @@ use crate::clock::SimClock;
 use crate::dice::Dice;
 use crate::host::{Acceptance, CLOCK_DRIFT_MAX, Host};
 use crate::network::Network;
-use crate::scenario::{Forgetting, Scenario};
+use crate::scenario::{Scenario, TombstoneGc};
 use crate::trace::Trace;
 use base::{Random, SeededRandom};
 use checker::{Action, Outcome, Request};
@@ -72,7 +72,7 @@ async fn a_quiet_cluster_frees_what_has_expired_once_its_clocks_are_proven() {
 }
 
 /// Three hosts whose nodes have met.
-pub(crate) async fn started(forgetting: Option<Forgetting>) -> Vec<Rc<Host>> {
+pub(crate) async fn started(tombstone_gc: Option<TombstoneGc>) -> Vec<Rc<Host>> {
     let dice = Dice::new(8);
     let scenario = Scenario {
         nodes: NODES,
@@ -80,7 +80,7 @@ pub(crate) async fn started(forgetting: Option<Forgetting>) -> Vec<Rc<Host>> {
         delay_ms: 1..=2,
         losses_per_million: 0,
         work_ms_max: 1,
-        forgetting,
+        tombstone_gc,
         clock_drift_max: CLOCK_DRIFT_MAX,
         ..Scenario::new(&dice)
     };

@@ -24,7 +24,7 @@ const SEED: u64 = 1;
 const LOOK_PERIOD: Duration = Duration::from_millis(10);
 const LOOKS_MAX: u32 = 6_000;
 
-/// A calm world of four nodes, with fast disks and a fast network, without sweeps.
+/// A calm world of four nodes, with fast disks and a fast network, without repairs.
 fn calm() -> Scenario {
     Scenario {
         nodes: 4,
@@ -38,7 +38,7 @@ fn calm() -> Scenario {
         durability: Durability::Sync,
         repair_interval: None,
         range_keys: 16 << 10,
-        forgetting: None,
+        tombstone_gc: None,
         clock_drift_max: CLOCK_DRIFT_MAX,
         faults: Vec::new(),
         loss: None,

@@ -11,7 +11,7 @@ use tokio::task::spawn_local;
 use tokio::time::sleep;
 
 #[test]
-fn an_ack_of_a_lost_store_does_not_count_beside_an_ack_after_the_store_was_filled() {
+fn an_ack_of_a_lost_store_does_not_count_beside_an_ack_after_the_store_was_rebuilt() {
     run(calm(), async |world| {
         // The coordinator keeps nothing of the key. One replica hears of the write late, and
         // one never.
@@ -47,12 +47,12 @@ fn an_ack_of_a_lost_store_does_not_count_beside_an_ack_after_the_store_was_fille
         host.crash(Crash::Kill);
         host.replace_disk(Copy::empty());
         world.start(lost);
-        until("the lost store is filled", || {
-            let is_filled = host.is_voter() == Some(true);
-            if !is_filled {
+        until("the lost store is rebuilt", || {
+            let is_rebuilt = host.is_voter() == Some(true);
+            if !is_rebuilt {
                 host.order_repair(RepairKind::Full);
             }
-            is_filled
+            is_rebuilt
         })
         .await;
         let outcome = asking.await.unwrap();
@@ -63,7 +63,7 @@ fn an_ack_of_a_lost_store_does_not_count_beside_an_ack_after_the_store_was_fille
         assert_eq!(
             held.as_ref().map(Entry::timestamp),
             Some(version),
-            "the filled store lacks a write that was acknowledged with its ack"
+            "the rebuilt store lacks a write that was acknowledged with its ack"
         );
     });
 }

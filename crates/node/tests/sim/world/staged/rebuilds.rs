@@ -1,4 +1,4 @@
-//! Lost and damaged stores, step by step: what interrupts a refill at every point of it, and
+//! Lost and damaged stores, step by step: what interrupts a rebuild at every point of it, and
 //! when a store must not count.
 
 use super::{World, calm, run, until};
@@ -14,22 +14,22 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// The host whose folder is lost or damaged, the one that drives full sweeps, and another.
+/// The host whose folder is lost or damaged, the one that coordinates full repairs, and another.
 const LOST: HostNumber = 0;
-const DRIVER: HostNumber = 1;
+const COORDINATOR: HostNumber = 1;
 const OTHER: HostNumber = 2;
 
-/// The keys of a range, and after how many requests of a sweep a refill is interrupted: from
+/// The keys of a range, and after how many requests of a repair a rebuild is interrupted: from
 /// its first range to its end, while it has no checkpoint, one, or many.
 const INTERRUPTIONS: [(usize, std::ops::Range<u64>, usize); 2] = [(64, 8..64, 4), (8, 8..200, 12)];
 
 /// How long the stores have to store what they are given.
 const LOOK_PERIOD: Duration = Duration::from_millis(500);
 
-/// Long enough for many full sweeps.
+/// Long enough for many full repairs.
 const LONG: Duration = Duration::from_secs(40);
 
-/// Three nodes, and several ranges, each with enough keys to be filled in bulk: a pass stores
+/// Three nodes, and several ranges, each with enough keys to be streamed: a session stores
 /// checkpoints.
 fn three() -> Scenario {
     Scenario {
@@ -78,19 +78,19 @@ fn lose(world: &World, host: HostNumber) {
     world.start(host);
 }
 
-/// Waits until a store counts, while full sweeps are ordered.
-async fn filled(world: &World, number: HostNumber) {
+/// Waits until a store counts, while full repairs are ordered.
+async fn rebuilt(world: &World, number: HostNumber) {
     let began = Instant::now();
     while world.hosts[number].is_voter() != Some(true) {
-        assert!(began.elapsed() < 5 * LONG, "the store is not filled");
-        world.hosts[DRIVER].order_repair(RepairKind::Full);
+        assert!(began.elapsed() < 5 * LONG, "the store is not rebuilt");
+        world.hosts[COORDINATOR].order_repair(RepairKind::Full);
         sleep(Duration::from_millis(500)).await;
     }
 }
 
-/// Loses a folder, interrupts the refill after some requests of it, and expects everything
+/// Loses a folder, interrupts the rebuild after some requests of it, and expects everything
 /// in the store once it counts.
-fn refill_interrupted_by(interrupt: fn(&World)) {
+fn rebuild_interrupted_by(interrupt: fn(&World)) {
     let interruptions = INTERRUPTIONS
         .into_iter()
         .flat_map(|(range_keys, requests, step)| {
@@ -113,14 +113,14 @@ fn refill_interrupted_by(interrupt: fn(&World)) {
             sleep(LOOK_PERIOD).await;
             lose(&world, LOST);
             let host = &world.hosts[LOST];
-            world.hosts[DRIVER].order_repair(RepairKind::Full);
+            world.hosts[COORDINATOR].order_repair(RepairKind::Full);
             let is_reached = || host.repair_requests().is_some_and(|now| now >= requests);
             let began = Instant::now();
             while !is_reached() && began.elapsed() < LONG {
                 sleep(Duration::from_millis(1)).await;
             }
             interrupt(&world);
-            filled(&world, LOST).await;
+            rebuilt(&world, LOST).await;
             for (key, entry) in (0..).zip(entries) {
                 let held = host.held(key).unwrap();
                 assert_eq!(
@@ -134,16 +134,16 @@ fn refill_interrupted_by(interrupt: fn(&World)) {
 }
 
 #[test]
-fn a_refill_that_a_restart_interrupts_anywhere_brings_everything() {
-    refill_interrupted_by(|world| {
+fn a_rebuild_that_a_restart_interrupts_anywhere_brings_everything() {
+    rebuild_interrupted_by(|world| {
         world.hosts[LOST].crash(Crash::PowerCut);
         world.start(LOST);
     });
 }
 
 #[test]
-fn a_refill_begins_anew_if_the_folder_is_lost_once_more_anywhere_in_it() {
-    refill_interrupted_by(|world| lose(world, LOST));
+fn a_rebuild_begins_anew_if_the_folder_is_lost_once_more_anywhere_in_it() {
+    rebuild_interrupted_by(|world| lose(world, LOST));
 }
 
 #[test]
@@ -151,8 +151,8 @@ fn a_store_does_not_count_before_it_was_compared_with_every_other() {
     run(three(), async |world| {
         const KEY: u64 = 7;
         // One node never hears of the write.
-        world.network.cut(OTHER, DRIVER);
-        world.network.cut(DRIVER, OTHER);
+        world.network.cut(OTHER, COORDINATOR);
+        world.network.cut(COORDINATOR, OTHER);
         let version = acknowledged(&world, OTHER, KEY).await;
         until("the lost store has the write", || {
             version_on(&world.hosts[LOST], KEY) == Some(version)
@@ -162,14 +162,14 @@ fn a_store_does_not_count_before_it_was_compared_with_every_other() {
         lose(&world, LOST);
         let began = Instant::now();
         while began.elapsed() < LONG {
-            world.hosts[DRIVER].order_repair(RepairKind::Full);
+            world.hosts[COORDINATOR].order_repair(RepairKind::Full);
             sleep(Duration::from_millis(500)).await;
             assert_ne!(world.hosts[LOST].is_voter(), Some(true));
         }
-        world.network.heal(OTHER, DRIVER);
-        world.network.heal(DRIVER, OTHER);
+        world.network.heal(OTHER, COORDINATOR);
+        world.network.heal(COORDINATOR, OTHER);
         world.hosts[OTHER].thaw();
-        filled(&world, LOST).await;
+        rebuilt(&world, LOST).await;
         assert_eq!(version_on(&world.hosts[LOST], KEY), Some(version));
     });
 }
@@ -178,8 +178,8 @@ fn a_store_does_not_count_before_it_was_compared_with_every_other() {
 fn a_store_does_not_answer_for_what_a_damaged_block_may_have_held() {
     run(three(), async |world| {
         const KEY: u64 = 7;
-        world.network.cut(OTHER, DRIVER);
-        world.network.cut(DRIVER, OTHER);
+        world.network.cut(OTHER, COORDINATOR);
+        world.network.cut(COORDINATOR, OTHER);
         let version = acknowledged(&world, OTHER, KEY).await;
         let host = &world.hosts[LOST];
         until("the store has the write", || {
@@ -199,7 +199,7 @@ fn a_store_does_not_answer_for_what_a_damaged_block_may_have_held() {
             host.compact();
             let get = Request {
                 action: Action::Get,
-                ..put(DRIVER, KEY)
+                ..put(COORDINATOR, KEY)
             };
             let outcome = world.ask(get, Duration::from_secs(10)).await;
             assert!(
@@ -208,8 +208,8 @@ fn a_store_does_not_answer_for_what_a_damaged_block_may_have_held() {
             );
             sleep(Duration::from_millis(500)).await;
         }
-        world.network.heal(OTHER, DRIVER);
-        world.network.heal(DRIVER, OTHER);
+        world.network.heal(OTHER, COORDINATOR);
+        world.network.heal(COORDINATOR, OTHER);
         world.hosts[OTHER].thaw();
         until("the damage is repaired", || {
             host.order_repair(RepairKind::Full);

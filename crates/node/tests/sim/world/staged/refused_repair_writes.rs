@@ -1,4 +1,4 @@
-//! Mends between stores, step by step.
+//! Repair writes between stores, step by step.
 
 use super::{calm, run, until};
 use crate::clock::BEGIN_UNIX_MS;
@@ -11,7 +11,7 @@ use cluster::comparison::RepairKind;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// More than are on their way at a time, and too few to be sent in bulk.
+/// More than are on their way at a time, and too few to be streamed.
 const NEWER: u64 = 100;
 const KEYS: u64 = 250;
 
@@ -20,7 +20,7 @@ const REFUSED: u64 = 3;
 
 const YEAR_MS: u64 = 365 * 24 * 3600 * 1000;
 
-/// Three nodes. Only what is ordered sweeps.
+/// Three nodes. Only ordered repairs run.
 fn three() -> Scenario {
     Scenario {
         nodes: 3,
@@ -52,7 +52,7 @@ fn one_version_that_peers_refuse_for_good_keeps_no_other_from_them() {
             world.hosts[0].store(entry(key, unix_ms)).unwrap();
         }
         sleep(Duration::from_millis(100)).await;
-        // A second pass would send what the first one has left out.
+        // A second session would send what the first one has left out.
         world.hosts[1].order_repair(RepairKind::Full);
         let newer = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 1_000);
         until("the other versions are everywhere", || {

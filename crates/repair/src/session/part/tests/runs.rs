@@ -59,7 +59,7 @@ impl TestNode {
         }
     }
 
-    /// The keys with these hashes that it holds or has pulled.
+    /// The keys with these hashes that it holds or has streamed.
     fn entries(&mut self, range: RangeId, keys: &[&str]) -> Vec<Entry> {
         let hashes = keys.iter().map(|key| Item::key_hash_of(key.as_bytes()));
         sent_of(&mut self.own, range, hashes.collect())
@@ -105,8 +105,8 @@ fn walk(
     }
 }
 
-/// Has `to` pull what it lacks most of; gives the number of versions that were sent.
-fn pull(from: &mut TestNode, to: &mut TestNode, range: RangeId, theirs: Digest) -> usize {
+/// Has `to` stream what it lacks most of; gives the number of versions that were sent.
+fn stream(from: &mut TestNode, to: &mut TestNode, range: RangeId, theirs: Digest) -> usize {
     let gap = to.own.gap(range, from.number, theirs).unwrap();
     let Gap::Large { held } = gap else {
         return 0;
@@ -175,8 +175,8 @@ fn a_store_that_is_empty_is_streamed_everything_once() {
             panic!("three nodes");
         };
         ranges += 1;
-        sent += pull(full, lost, range, digests[0][1]);
-        // What was pulled counts: the second peer has nothing more to send.
+        sent += stream(full, lost, range, digests[0][1]);
+        // What was streamed counts: the second peer has nothing more to send.
         let gap = |lost: &mut TestNode, with| lost.own.gap(range, with, digests[2][1]);
         assert_eq!(gap(lost, full.number), Ok(Gap::None));
         assert_eq!(gap(lost, other.number), Ok(Gap::None));
@@ -228,7 +228,7 @@ fn what_was_not_committed_is_streamed_again_and_what_was_is_not() {
             let [full, lost] = nodes else {
                 panic!("two nodes");
             };
-            sent += pull(full, lost, range, digests[0][1]);
+            sent += stream(full, lost, range, digests[0][1]);
         });
         sent
     };
@@ -258,8 +258,8 @@ fn a_second_peer_sends_only_what_the_first_one_lacks() {
         let [one, lost, other] = nodes else {
             panic!("three nodes");
         };
-        assert_eq!(pull(one, lost, range, digests[0][1]), 100);
-        assert_eq!(pull(other, lost, range, digests[2][1]), 310);
+        assert_eq!(stream(one, lost, range, digests[0][1]), 100);
+        assert_eq!(stream(other, lost, range, digests[2][1]), 310);
         let gap = lost.own.gap(range, other.number, digests[2][1]);
         assert_eq!(gap, Ok(Gap::None));
         // It differs from the first one now, and can send it what that one lacks.
@@ -267,7 +267,7 @@ fn a_second_peer_sends_only_what_the_first_one_lacks() {
         assert_eq!(gap, Ok(Gap::Small));
         let sent = lost.entries(range, &["a001", "a050", "b007"]);
         assert_eq!(sent, [newer[1].clone(), first[50].clone(), more[7].clone()]);
-        // Another lost store could pull it from this one.
+        // Another lost store could stream it from this one.
         let run = lost.own.run(range, one.number, None, Vec::new());
         assert_eq!(run.unwrap().unwrap().entries().unwrap().len(), 400);
     });
@@ -281,7 +281,7 @@ fn only_replicas_are_sent_a_version() {
     let placement = Placement::new(["a", "b", "c"]);
     let mut full = TestNode::with(0, &entries);
     let mut lost = TestNode::new(1);
-    // The non-owned copies of the first node are announced, not pulled.
+    // The non-owned copies of the first node are announced, not streamed.
     let of_lost = entries.iter().filter(|entry| {
         let replicas = placement.replicas(entry.key(), 2);
         [0, 1]
@@ -295,7 +295,7 @@ fn only_replicas_are_sent_a_version() {
         let [full, lost] = nodes else {
             panic!("two nodes");
         };
-        assert_eq!(pull(full, lost, range, digests[0][1]), of_lost.len());
+        assert_eq!(stream(full, lost, range, digests[0][1]), of_lost.len());
     });
     lost.own.commit(SESSION).unwrap().unwrap();
     assert!(lost.stored() == of_lost);
@@ -350,7 +350,7 @@ fn a_version_that_is_too_long_for_a_run_is_left_to_repair_writes() {
         let [full, lost] = nodes else {
             panic!("two nodes");
         };
-        assert_eq!(pull(full, lost, range, digests[0][1]), 49);
+        assert_eq!(stream(full, lost, range, digests[0][1]), 49);
         let gap = lost.own.gap(range, full.number, digests[0][1]);
         assert_eq!(gap, Ok(Gap::Small));
     });

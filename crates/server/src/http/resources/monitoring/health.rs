@@ -91,7 +91,7 @@ impl PeerContact {
             LinkState::Up if contact.serves && contact.reaches => Self::Takes,
             LinkState::Up if is_recent(link.up_for) => Self::Awaited,
             LinkState::Up if contact.serves => Self::OneWay,
-            // It may have been up all the time that the store was being filled.
+            // It may have been up all the time that the store was being rebuilt.
             LinkState::Up if counted_for < CONTACT_MAX => Self::Awaited,
             LinkState::Up => Self::Unserving,
         }
@@ -370,7 +370,7 @@ mod tests {
             (Up, soon, late, none, Awaited),
             (Up, soon, late, one_way, Awaited),
             (Up, late, late, one_way, OneWay),
-            // The store was filled just now.
+            // The store was rebuilt just now.
             (Up, late, soon, none, Awaited),
             (Up, late, soon, one_way, OneWay),
             (Up, late, late, none, Unserving),

@@ -1,6 +1,6 @@
 //! Full repairs that go on from a checkpoint.
 
-use super::{GRACE, LONG, all_forget, forgotten, run, three};
+use super::{GC_GRACE, LONG, gc_threshold, raise_gc_threshold_above, run, three};
 use crate::clock::BEGIN_UNIX_MS;
 use crate::host::{Crash, key_bytes};
 use crate::network::HostNumber;
@@ -45,7 +45,7 @@ fn what_a_checkpoint_passes_over_outlives_a_restart() {
                     host.store(old_value(key)).unwrap();
                 }
             }
-            sleep(GRACE).await;
+            sleep(GC_GRACE).await;
             let (lacking, coordinator) = (&world.hosts[LACKING], &world.hosts[COORDINATOR]);
             let before = lacking.repair_requests().unwrap_or(0);
             let repairs = coordinator.full_repairs();
@@ -60,7 +60,7 @@ fn what_a_checkpoint_passes_over_outlives_a_restart() {
             lacking.crash(Crash::Kill);
             world.start(LACKING);
             // One that cannot go on leaves the bound where it is.
-            let has_risen = || forgotten(coordinator) > old_value(KEYS).timestamp();
+            let has_risen = || gc_threshold(coordinator) > old_value(KEYS).timestamp();
             while !has_risen() && began.elapsed() < LONG {
                 sleep(Duration::from_millis(50)).await;
             }
@@ -139,7 +139,7 @@ fn late_read_repairs(when: Late) -> (u32, u32) {
                     host.store(old_value(key)).unwrap();
                 }
             }
-            sleep(GRACE).await;
+            sleep(GC_GRACE).await;
             let is_value = |number: HostNumber| {
                 let held = world.hosts[number].held(FIRST).unwrap();
                 held.is_some_and(|held| held.kind() == Kind::Value)
@@ -147,7 +147,7 @@ fn late_read_repairs(when: Late) -> (u32, u32) {
             let host = &world.hosts[coordinator];
             let repairs = host.full_repairs();
             // The store has answered a read before the session.
-            let known = forgotten(host);
+            let known = gc_threshold(host);
             let before = world.hosts[lacking].repair_requests().unwrap_or(0);
             // What the store has answered that the read repair comes from.
             host.order_repair(RepairKind::Full);
@@ -180,11 +180,11 @@ fn late_read_repairs(when: Late) -> (u32, u32) {
             }
             let has_ended = began.elapsed() < LONG;
             gone_on.set(gone_on.get() + u32::from(is_taken && has_ended));
-            all_forget(&world, timestamp).await;
+            raise_gc_threshold_above(&world, timestamp).await;
             for _ in 0..4 {
                 world.hosts.iter().for_each(|host| host.compact());
                 host.order_repair(RepairKind::Full);
-                sleep(GRACE).await;
+                sleep(GC_GRACE).await;
             }
             let held: Vec<HostNumber> = (0..3).filter(|number| is_value(*number)).collect();
             assert!(

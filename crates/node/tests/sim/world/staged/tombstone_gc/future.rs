@@ -1,8 +1,8 @@
 //! A cluster whose clocks were years ahead, and what an operator does about that.
 
 use super::{
-    GRACE, LONG, World, all_forget, delete, forgotten, held, is_value, its_tombstone, old_value,
-    run, store, three, until,
+    GC_GRACE, LONG, World, delete, gc_threshold, held, is_value, its_tombstone, old_value,
+    raise_gc_threshold_above, run, store, three, until,
 };
 use crate::clock::BEGIN_UNIX_MS;
 use crate::host::{Acceptance, Crash, key_bytes};
@@ -29,7 +29,7 @@ async fn written(world: &World, request: Request) -> Timestamp {
         if let Some(Outcome::Written { version, .. }) = outcome {
             return version;
         }
-        sleep(GRACE).await;
+        sleep(GC_GRACE).await;
     }
     panic!("{request} is never acknowledged");
 }
@@ -51,16 +51,19 @@ fn bounds_from_the_future_are_lowered_and_nothing_that_was_deleted_comes_back() 
             host.store(living()).unwrap();
             host.store(its_tombstone(3)).unwrap();
         }
-        all_forget(&world, its_tombstone(3).timestamp()).await;
+        raise_gc_threshold_above(&world, its_tombstone(3).timestamp()).await;
         let right = world.hosts[0].clock.unix_ms();
-        // All clocks together are years ahead, so each vouches for the others.
+        // All clocks together are years ahead, so each confirms the others.
         for host in &world.hosts {
             host.clock.set_skew_ms(5 * YEAR_MS);
         }
         let late_past = Timestamp::from_unix_ms(right + 4 * YEAR_MS as u64);
         until("the GC threshold is in the future", || {
             world.hosts[0].order_repair(RepairKind::Full);
-            world.hosts.iter().all(|host| forgotten(host) > late_past)
+            world
+                .hosts
+                .iter()
+                .all(|host| gc_threshold(host) > late_past)
         })
         .await;
         let put = Request {
@@ -76,7 +79,7 @@ fn bounds_from_the_future_are_lowered_and_nothing_that_was_deleted_comes_back() 
             host.clock.set_skew_ms(0);
         }
         restart_all(&world, Acceptance::DropFuture);
-        sleep(2 * GRACE).await;
+        sleep(2 * GC_GRACE).await;
         restart_all(&world, Acceptance::Nothing);
         let present = || Timestamp::from_unix_ms(world.hosts[0].clock.unix_ms());
         until("the bounds are of the present", || {
@@ -91,11 +94,11 @@ fn bounds_from_the_future_are_lowered_and_nothing_that_was_deleted_comes_back() 
             let is_kept = host.held(LIVING).unwrap() == Some(living());
             assert!(is_kept, "what was never deleted is gone");
         }
-        // Writes of now are taken, and are forgotten in their time.
+        // Writes of now are taken, and are collected in their time.
         written(&world, put).await;
         let version = written(&world, delete(1, 3, 3)).await;
         assert!(version < late_past);
-        all_forget(&world, version).await;
+        raise_gc_threshold_above(&world, version).await;
         for host in &world.hosts {
             host.compact();
             assert!(!is_value(host), "it came back");

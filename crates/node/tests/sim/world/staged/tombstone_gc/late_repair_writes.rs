@@ -1,8 +1,8 @@
 //! Repairs that arrive long after the answers that they rest on.
 
 use super::{
-    GRACE, LONG, delete, forgotten, is_value, its_tombstone, old_value, places, run, store, three,
-    until,
+    GC_GRACE, LONG, delete, gc_threshold, is_value, its_tombstone, old_value, places, run, store,
+    three, until,
 };
 use crate::scenario::Scenario;
 use checker::{Action, Request};
@@ -26,7 +26,7 @@ fn a_late_repair_does_not_outlive_a_tombstone_of_fewer_copies() {
             };
             let hosts = [holder, other, lacking].map(|number| Rc::clone(&world.hosts[number]));
             world.network.set_delay(holder, lacking, &(200..=200));
-            sleep(GRACE).await;
+            sleep(GC_GRACE).await;
             store(&hosts[0], &old_value(3)).await;
             let get = Request {
                 action: Action::Get,
@@ -50,16 +50,16 @@ fn a_late_repair_does_not_outlive_a_tombstone_of_fewer_copies() {
             sleep(Duration::from_millis(after_ms)).await;
             world.network.heal(holder, lacking);
             let _outcome = asking.await.unwrap();
-            until("all forget the tombstone", || {
+            until("the threshold is above the tombstone", || {
                 hosts[1].order_repair(RepairKind::Full);
                 let timestamp = its_tombstone(2).timestamp();
-                hosts.iter().all(|host| forgotten(host) > timestamp)
+                hosts.iter().all(|host| gc_threshold(host) > timestamp)
             })
             .await;
             hosts.iter().for_each(|host| host.compact());
             for _ in 0..4 {
                 hosts[1].order_repair(RepairKind::Full);
-                sleep(GRACE).await;
+                sleep(GC_GRACE).await;
                 for host in &hosts {
                     assert!(
                         !is_value(host),

@@ -1,9 +1,9 @@
-//! Stores that lack something after the forget bound has risen, step by step: what they must
+//! Stores that lack something after the GC threshold has risen, step by step: what they must
 //! not bring back, and what must not be lost with them.
 
 use super::{
-    GRACE, KEY, LONG, World, all_forget, delete, dropped_everywhere, forgotten, is_value,
-    old_value, places, run, store, sweep_for_long, three, until,
+    GC_GRACE, KEY, LONG, World, delete, dropped_everywhere, gc_threshold, is_value, old_value,
+    places, raise_gc_threshold_above, repair_for_long, run, store, three, until,
 };
 use crate::host::{Acceptance, Copy, Crash, Host, key_bytes};
 use crate::scenario::Scenario;
@@ -53,7 +53,7 @@ fn stores_that_lack_something_do_not_bring_back_to_each_other_what_was_deleted()
         durability: Durability::Os,
         ..three()
     };
-    // While one node is away no full pass can tell what was deleted.
+    // While one node is away no full session can tell what was deleted.
     for kind in [RepairKind::Incremental, RepairKind::Full] {
         run(scenario.clone(), async |world| {
             for host in &world.hosts {
@@ -64,7 +64,7 @@ fn stores_that_lack_something_do_not_bring_back_to_each_other_what_was_deleted()
             let copy = restored.copy_disk();
             world.start(1);
             dropped_everywhere(&world).await;
-            sleep(GRACE).await;
+            sleep(GC_GRACE).await;
             // The power of all fails, which may have lost writes; one disk dies with it.
             for host in &world.hosts {
                 host.crash(Crash::PowerCut);
@@ -99,27 +99,27 @@ fn a_store_that_was_accepted_is_filled_once_and_then_read_as_any_other() {
         for host in &world.hosts {
             store(host, &old_value(3)).await;
         }
-        all_forget(&world, old_value(3).timestamp()).await;
-        let bound = forgotten(&world.hosts[0]);
+        raise_gc_threshold_above(&world, old_value(3).timestamp()).await;
+        let bound = gc_threshold(&world.hosts[0]);
         let accepted = &world.hosts[1];
         accepted.crash(Crash::Kill);
         accepted.replace_disk(Copy::empty());
         accepted.start(Acceptance::Empty).unwrap();
-        until("it is filled", || {
+        until("it is rebuilt", || {
             world.hosts[0].order_repair(RepairKind::Full);
-            is_value(accepted) && forgotten(accepted) >= bound
+            is_value(accepted) && gc_threshold(accepted) >= bound
         })
         .await;
-        sleep(2 * GRACE).await;
-        let sweeps = accepted.full_repairs();
+        sleep(2 * GC_GRACE).await;
+        let repairs = accepted.full_repairs();
         // Neither does it have itself compared again and again, nor are its old versions
         // unreadable.
         sleep(5 * LONG).await;
-        assert_eq!(accepted.full_repairs(), sweeps);
+        assert_eq!(accepted.full_repairs(), repairs);
         assert!(has_value(&read(&world, 1).await));
         // It takes part when F rises.
-        let bound = forgotten(&world.hosts[0]);
-        all_forget(&world, bound).await;
+        let bound = gc_threshold(&world.hosts[0]);
+        raise_gc_threshold_above(&world, bound).await;
     });
 }
 
@@ -136,7 +136,7 @@ enum Past {
     Calm,
     /// It may lack more than what the damage has taken.
     PowerCut,
-    /// It was lost, an operator has accepted it, and it was filled. Its peers hear that it was
+    /// It was lost, an operator has accepted it, and it was rebuilt. Its peers hear that it was
     /// accepted until its next start.
     Accepted,
 }
@@ -158,15 +158,15 @@ fn last_copy_of_what_a_damaged_block_held(past: Past) {
         restored.crash(Crash::Kill);
         let copy = restored.copy_disk();
         world.start(places[1]);
-        all_forget(&world, old_value(2).timestamp()).await;
+        raise_gc_threshold_above(&world, old_value(2).timestamp()).await;
         if past == Past::Accepted {
-            let bound = forgotten(damaged);
+            let bound = gc_threshold(damaged);
             damaged.crash(Crash::Kill);
             damaged.replace_disk(Copy::empty());
             damaged.start(Acceptance::Empty).unwrap();
-            until("it is filled", || {
+            until("it is rebuilt", || {
                 world.hosts[places[2]].order_repair(RepairKind::Full);
-                is_value(damaged) && forgotten(damaged) >= bound
+                is_value(damaged) && gc_threshold(damaged) >= bound
             })
             .await;
         }
@@ -193,7 +193,7 @@ fn last_copy_of_what_a_damaged_block_held(past: Past) {
             world.hosts.iter().all(is_voter) && is_readable(damaged)
         })
         .await;
-        sweep_for_long(&world, || {}).await;
+        repair_for_long(&world, || {}).await;
         // Nobody knows whether it was deleted.
         assert_eq!(restored.set_aside(KEY), Some(old_value(2)), "{past:?}");
         for node in 0..3 {
@@ -207,7 +207,7 @@ fn is_readable(host: &Host) -> bool {
     host.held(KEY).is_ok() && host.has_damage() == Some(false)
 }
 
-/// What is below the forget bound was durable in both when it rose, and nothing that they
+/// What is below the GC threshold was durable in both when it rose, and nothing that they
 /// lacked comes to them below it but from stores that count. So they can tell a third one.
 #[test]
 fn stores_that_a_power_cut_made_learners_tell_a_third_one_what_was_deleted() {
@@ -222,7 +222,7 @@ fn stores_that_a_power_cut_made_learners_tell_a_third_one_what_was_deleted() {
                 store(host, &old_value(3)).await;
                 host.store(living()).unwrap();
             }
-            sleep(GRACE).await;
+            sleep(GC_GRACE).await;
             world.hosts[restored].crash(Crash::Kill);
             let copy = world.hosts[restored].copy_disk();
             world.start(restored);

@@ -2,7 +2,7 @@
 
 mod checkpoints;
 mod future;
-mod future_bounds;
+mod future_thresholds;
 mod late_repair_writes;
 mod learners;
 mod non_owned;
@@ -16,7 +16,7 @@ use super::{World, calm, run, until};
 use crate::clock::BEGIN_UNIX_MS;
 use crate::host::{Host, key_bytes};
 use crate::network::HostNumber;
-use crate::scenario::{Forgetting, Scenario};
+use crate::scenario::{Scenario, TombstoneGc};
 use crate::value;
 use base::{Entry, Expiry, Kind, Timestamp};
 use checker::{Action, OperationId, Request};
@@ -24,22 +24,22 @@ use cluster::comparison::RepairKind;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-const GRACE: Duration = Duration::from_secs(1);
+const GC_GRACE: Duration = Duration::from_secs(1);
 
-/// Long enough for many full sweeps.
+/// Long enough for many full repairs.
 const LONG: Duration = Duration::from_secs(20);
 
 const YEAR_MS: i64 = 365 * 24 * 3600 * 1000;
 
 const KEY: u64 = 5;
 
-/// Three nodes that forget. Only what is ordered sweeps.
+/// Three nodes that drop tombstones. Only ordered repairs run.
 fn three() -> Scenario {
     Scenario {
         nodes: 3,
         timeout: Duration::from_millis(300),
-        forgetting: Some(Forgetting {
-            grace: GRACE,
+        tombstone_gc: Some(TombstoneGc {
+            gc_grace: GC_GRACE,
             full_repair_interval: Duration::from_secs(3600),
         }),
         clock_drift_max: Duration::from_secs(1),
@@ -77,7 +77,7 @@ fn delete(node: HostNumber, ack: u8, from: u8) -> Request {
     }
 }
 
-fn forgotten(host: &Host) -> Timestamp {
+fn gc_threshold(host: &Host) -> Timestamp {
     let known = host.gc_status();
     known.map_or(Timestamp::ZERO, |known| known.gc_threshold)
 }
@@ -95,17 +95,20 @@ async fn store(host: &Host, entry: &Entry) {
     sleep(Duration::from_millis(50)).await;
 }
 
-/// Has full sweeps driven until all nodes forget what is dead below `timestamp`.
-async fn all_forget(world: &World, timestamp: Timestamp) {
+/// Orders full repairs until the GC threshold of all nodes is above `timestamp`.
+async fn raise_gc_threshold_above(world: &World, timestamp: Timestamp) {
     until("the GC threshold rises", || {
         world.hosts[0].order_repair(RepairKind::Full);
-        world.hosts.iter().all(|host| forgotten(host) > timestamp)
+        world
+            .hosts
+            .iter()
+            .all(|host| gc_threshold(host) > timestamp)
     })
     .await;
 }
 
-/// Has full sweeps driven by all nodes for a long time, and calls `check` in between.
-async fn sweep_for_long(world: &World, check: impl Fn()) {
+/// Orders full repairs at all nodes for a long time, and calls `check` in between.
+async fn repair_for_long(world: &World, check: impl Fn()) {
     let began = Instant::now();
     while began.elapsed() < LONG {
         for host in &world.hosts {
@@ -121,7 +124,7 @@ async fn dropped_everywhere(world: &World) {
     for host in &world.hosts {
         store(host, &its_tombstone(3)).await;
     }
-    all_forget(world, its_tombstone(3).timestamp()).await;
+    raise_gc_threshold_above(world, its_tombstone(3).timestamp()).await;
     for host in &world.hosts {
         host.compact();
         assert_eq!(held(host), None, "the tombstone is dropped");

@@ -2,8 +2,8 @@
 //! them.
 
 use super::{
-    GRACE, KEY, World, all_forget, held, its_tombstone, old_value, places, run, store,
-    sweep_for_long, three, until,
+    GC_GRACE, KEY, World, held, its_tombstone, old_value, places, raise_gc_threshold_above,
+    repair_for_long, run, store, three, until,
 };
 use crate::host::{Copy, Crash, Host};
 use crate::network::HostNumber;
@@ -50,17 +50,17 @@ fn compact(world: &World) {
     world.hosts.iter().for_each(|host| host.compact());
 }
 
-fn surplus_below(host: &Host) -> Timestamp {
+fn non_owned_below(host: &Host) -> Timestamp {
     let known = host.gc_status();
     known.map_or(Timestamp::ZERO, |known| known.non_owned_below)
 }
 
-/// Waits until all nodes may drop the surplus copies up to a timestamp.
+/// Waits until all nodes may drop the non-owned copies up to a timestamp.
 async fn may_go(world: &World, timestamp: Timestamp) {
-    all_forget(world, timestamp).await;
+    raise_gc_threshold_above(world, timestamp).await;
     until("non-owned copies may go", || {
         let mut hosts = world.hosts.iter();
-        hosts.all(|host| surplus_below(host) > timestamp)
+        hosts.all(|host| non_owned_below(host) > timestamp)
     })
     .await;
 }
@@ -96,9 +96,13 @@ fn after_a_pass_each_store_keeps_the_copies_that_its_versions_ask_for_and_no_oth
             let entries: Vec<_> = of_key.entries().collect();
             assert_eq!(entries.len(), expected, "{}", of_key.describe());
             assert!(entries.iter().all(|entry| entry.timestamp() == *version));
-            assert_eq!(of_key.surplus().count(), 0, "{}", of_key.describe());
+            assert_eq!(of_key.non_owned().count(), 0, "{}", of_key.describe());
         }
-        let dropped: u64 = world.hosts.iter().map(|host| host.surplus_dropped()).sum();
+        let dropped: u64 = world
+            .hosts
+            .iter()
+            .map(|host| host.non_owned_dropped())
+            .sum();
         assert!(dropped > 5, "{dropped}");
         // Reads that overlap with the writes see them, through any node and with any `from`.
         for (key, (version, action, from)) in (0..).zip(newest) {
@@ -109,15 +113,15 @@ fn after_a_pass_each_store_keeps_the_copies_that_its_versions_ask_for_and_no_oth
                 }
             }
         }
-        // The next passes find nothing to send, and what the reads have brought back goes again.
-        sleep(2 * GRACE).await;
+        // The next sessions find nothing to send, and what the reads have brought back goes again.
+        sleep(2 * GC_GRACE).await;
         may_go(&world, last).await;
         compact(&world);
         let copies = world.copies_of_all_keys().unwrap();
         assert!(
             copies
                 .iter()
-                .all(|copies| copies.surplus().next().is_none())
+                .all(|copies| copies.non_owned().next().is_none())
         );
     });
 }
@@ -165,7 +169,7 @@ fn a_copy_that_is_the_only_one_stays_until_a_pass_has_brought_it_to_its_place() 
         assert_eq!(held(own), Some(old_value(1)));
         compact(&world);
         assert_eq!((held(stray), held(own)), (None, Some(old_value(1))));
-        sweep_for_long(&world, || assert_eq!(held(stray), None, "it is sent back")).await;
+        repair_for_long(&world, || assert_eq!(held(stray), None, "it is sent back")).await;
         assert_eq!(
             read(&world, KEY, 0, 3).await,
             Some(old_value(1).timestamp())
@@ -174,7 +178,7 @@ fn a_copy_that_is_the_only_one_stays_until_a_pass_has_brought_it_to_its_place() 
 }
 
 #[test]
-fn while_a_store_lacks_something_a_surplus_copy_stays_and_fills_it() {
+fn while_a_store_lacks_something_a_non_owned_copy_stays_and_restores_it() {
     run(three(), async |world| {
         let places = places(&world);
         let [own, stray, other] = [0, 1, 2].map(|place| &world.hosts[places[place]]);
@@ -185,18 +189,18 @@ fn while_a_store_lacks_something_a_surplus_copy_stays_and_fills_it() {
         own.replace_disk(Copy::empty());
         world.start(places[0]);
         sleep(Duration::from_secs(1)).await;
-        assert_eq!(own.is_voter(), Some(false), "it is not filled yet");
+        assert_eq!(own.is_voter(), Some(false), "it is not rebuilt yet");
         stray.compact();
         assert_eq!(held(stray), Some(old_value(1)), "it is the last copy");
-        let is_filled = |host: &Rc<Host>| host.is_voter() == Some(true);
+        let is_rebuilt = |host: &Rc<Host>| host.is_voter() == Some(true);
         until("the store is rebuilt", || {
             other.order_repair(cluster::comparison::RepairKind::Full);
-            is_filled(own)
+            is_rebuilt(own)
         })
         .await;
         assert_eq!(held(own), Some(old_value(1)));
-        // The others hear that it is filled.
-        sleep(2 * GRACE).await;
+        // The others hear that it is rebuilt.
+        sleep(2 * GC_GRACE).await;
         compact(&world);
         assert_eq!((held(stray), held(own)), (None, Some(old_value(1))));
     });

@@ -1,6 +1,6 @@
 //! Repair writes of a session from before it went back to a checkpoint.
 
-use super::{GRACE, LONG, all_forget, forgotten, run, three};
+use super::{GC_GRACE, LONG, gc_threshold, raise_gc_threshold_above, run, three};
 use crate::clock::BEGIN_UNIX_MS;
 use crate::host::{Crash, key_bytes};
 use crate::network::HostNumber;
@@ -49,7 +49,7 @@ fn a_repair_write_of_the_attempt_before_is_refused() {
                     host.store(old_value(key)).unwrap();
                 }
             }
-            sleep(GRACE).await;
+            sleep(GC_GRACE).await;
             let is_value = |number: HostNumber| {
                 let held = world.hosts[number].held(LAST).unwrap();
                 held.is_some_and(|held| held.kind() == Kind::Value)
@@ -88,12 +88,12 @@ fn a_repair_write_of_the_attempt_before_is_refused() {
             );
             gone_on.set(gone_on.get() + u32::from(goes_on));
             sleep(LONG / 2).await;
-            risen.set(risen.get() + u32::from(goes_on && forgotten(leading) > timestamp));
-            all_forget(&world, timestamp).await;
+            risen.set(risen.get() + u32::from(goes_on && gc_threshold(leading) > timestamp));
+            raise_gc_threshold_above(&world, timestamp).await;
             for _ in 0..4 {
                 world.hosts.iter().for_each(|host| host.compact());
                 leading.order_repair(RepairKind::Full);
-                sleep(GRACE).await;
+                sleep(GC_GRACE).await;
             }
             let held: Vec<HostNumber> = (0..3).filter(|number| is_value(*number)).collect();
             assert!(

@@ -1,8 +1,9 @@
 //! The rules of the closed timestamp and of the GC threshold.
 
 use super::{
-    GRACE, KEY, LONG, World, YEAR_MS, all_forget, delete, dropped_everywhere, forgotten, held,
-    is_value, its_tombstone, old_value, places, run, store, sweep_for_long, three, until,
+    GC_GRACE, KEY, LONG, World, YEAR_MS, delete, dropped_everywhere, gc_threshold, held, is_value,
+    its_tombstone, old_value, places, raise_gc_threshold_above, repair_for_long, run, store, three,
+    until,
 };
 use crate::host::{Copy, Crash, Host, key_bytes};
 use crate::scenario::Scenario;
@@ -15,13 +16,13 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// Asks each node for the key in turn, while full sweeps run that `driver` of the node drives:
+/// Asks each node for the key in turn, while full repairs run that `coordinator(node)` coordinates:
 /// no read finds a value.
-async fn stays_deleted(world: &World, span: Duration, driver: impl Fn(usize) -> usize) {
+async fn stays_deleted(world: &World, span: Duration, coordinator: impl Fn(usize) -> usize) {
     let began = Instant::now();
     while began.elapsed() < span {
         for node in 0..3 {
-            world.hosts[driver(node)].order_repair(RepairKind::Full);
+            world.hosts[coordinator(node)].order_repair(RepairKind::Full);
             let get = Request {
                 action: Action::Get,
                 ..delete(node, 2, 3)
@@ -56,7 +57,7 @@ fn what_comes_late_is_refused_even_after_all_nodes_were_restarted() {
                 // The store itself refuses it, or the queue before it does.
                 let _refused = host.store(old_value(3));
             }
-            sleep(GRACE).await;
+            sleep(GC_GRACE).await;
             for host in &world.hosts {
                 assert_eq!(held(host), None, "a late write came back, {is_restarted}");
             }
@@ -71,9 +72,9 @@ fn the_bound_does_not_rise_while_two_nodes_cannot_be_compared() {
         let (holder, other) = (&world.hosts[places[0]], &world.hosts[places[1]]);
         store(holder, &old_value(2)).await;
         store(other, &old_value(2)).await;
-        // An earlier pass finds all pairs equal, and so does the one that was ordered last.
-        all_forget(&world, old_value(2).timestamp()).await;
-        sleep(GRACE).await;
+        // An earlier session finds all pairs equal, and so does the one that was ordered last.
+        raise_gc_threshold_above(&world, old_value(2).timestamp()).await;
+        sleep(GC_GRACE).await;
         for (one, two) in [(places[0], places[1]), (places[1], places[0])] {
             world.network.cut(one, two);
         }
@@ -81,45 +82,48 @@ fn the_bound_does_not_rise_while_two_nodes_cannot_be_compared() {
         let Some(Outcome::Written { version, .. }) = world.ask(request, LONG).await else {
             panic!("the delete was not acknowledged");
         };
-        // The first pass that comes now would be enough, with what the one before has found.
-        sleep(2 * GRACE).await;
-        sweep_for_long(&world, || {
+        // The first session that comes now would be enough, with what the one before has found.
+        sleep(2 * GC_GRACE).await;
+        repair_for_long(&world, || {
             world.hosts.iter().for_each(|host| {
-                assert!(forgotten(host) <= version, "one node still has the value");
+                assert!(
+                    gc_threshold(host) <= version,
+                    "one node still has the value"
+                );
             });
         })
         .await;
         for (one, two) in [(places[0], places[1]), (places[1], places[0])] {
             world.network.heal(one, two);
         }
-        all_forget(&world, version).await;
+        raise_gc_threshold_above(&world, version).await;
         world.hosts.iter().for_each(|host| host.compact());
         assert!(!world.hosts.iter().any(|host| is_value(host)));
     });
 }
 
 #[test]
-fn the_bound_does_not_rise_without_the_fence_of_a_node_that_is_away() {
+fn the_threshold_does_not_rise_while_a_node_is_away() {
     run(three(), async |world| {
         world.hosts[2].freeze();
-        let before = forgotten(&world.hosts[0]);
-        sweep_for_long(&world, || {
-            assert_eq!(forgotten(&world.hosts[0]), before);
-            assert_eq!(forgotten(&world.hosts[1]), before);
+        let before = gc_threshold(&world.hosts[0]);
+        repair_for_long(&world, || {
+            assert_eq!(gc_threshold(&world.hosts[0]), before);
+            assert_eq!(gc_threshold(&world.hosts[1]), before);
         })
         .await;
         world.hosts[2].thaw();
-        all_forget(&world, its_tombstone(3).timestamp()).await;
+        raise_gc_threshold_above(&world, its_tombstone(3).timestamp()).await;
     });
 }
 
 #[test]
-fn a_driver_whose_clock_is_years_ahead_fences_nobody() {
+fn a_coordinator_whose_clock_is_years_ahead_closes_nothing() {
     run(three(), async |world| {
         let right = world.hosts[1].clock.unix_ms();
         world.hosts[0].clock.set_skew_ms(5 * YEAR_MS);
         let bound = Timestamp::from_unix_ms(right + 2 * LONG.as_millis() as u64);
-        sweep_for_long(&world, || {
+        repair_for_long(&world, || {
             for host in &world.hosts {
                 let known = host.gc_status().unwrap();
                 assert!(known.closed.max(known.greatest) < bound, "{known:?}");
@@ -127,7 +131,7 @@ fn a_driver_whose_clock_is_years_ahead_fences_nobody() {
         })
         .await;
         world.hosts[0].clock.set_skew_ms(0);
-        all_forget(&world, its_tombstone(3).timestamp()).await;
+        raise_gc_threshold_above(&world, its_tombstone(3).timestamp()).await;
     });
 }
 
@@ -141,9 +145,9 @@ fn a_copy_where_it_does_not_belong_does_not_outlive_the_tombstone_that_hides_it(
             let (own, stray) = (&world.hosts[places[0]], &world.hosts[places[place]]);
             store(stray, &old_value(1)).await;
             store(own, &its_tombstone(1)).await;
-            all_forget(&world, its_tombstone(1).timestamp()).await;
+            raise_gc_threshold_above(&world, its_tombstone(1).timestamp()).await;
             own.compact();
-            sweep_for_long(&world, || assert!(!is_value(own), "it came back")).await;
+            repair_for_long(&world, || assert!(!is_value(own), "it came back")).await;
             assert!(!is_value(stray), "it is still there");
         });
     }
@@ -166,9 +170,9 @@ fn a_value_that_a_pass_moves_does_not_outlive_a_tombstone_of_fewer_copies() {
             store(holder, &old_value(3)).await;
             store(own, &its_tombstone(copies)).await;
             assert_eq!(held(lacking), None);
-            all_forget(&world, its_tombstone(copies).timestamp()).await;
+            raise_gc_threshold_above(&world, its_tombstone(copies).timestamp()).await;
             world.hosts.iter().for_each(|host| host.compact());
-            sweep_for_long(&world, || {
+            repair_for_long(&world, || {
                 assert!(!is_value(own) && !is_value(holder), "it came back");
             })
             .await;
@@ -194,7 +198,7 @@ fn a_value_that_a_damaged_tombstone_hid_does_not_come_back_below_the_bound() {
                 host.store(living).unwrap();
             }
         }
-        all_forget(&world, its_tombstone(3).timestamp()).await;
+        raise_gc_threshold_above(&world, its_tombstone(3).timestamp()).await;
         let [damaged, others @ ..] = &world.hosts[..] else {
             panic!("there are three hosts");
         };
@@ -207,13 +211,13 @@ fn a_value_that_a_damaged_tombstone_hid_does_not_come_back_below_the_bound() {
         damaged.stop().await;
         assert!(damaged.rot_last_at(0), "there is a table");
         world.start(0);
-        let bounds: Vec<Timestamp> = world.hosts.iter().map(|host| forgotten(host)).collect();
+        let bounds: Vec<Timestamp> = world.hosts.iter().map(|host| gc_threshold(host)).collect();
         stays_deleted(&world, LONG, |node| node).await;
         assert_eq!(damaged.has_damage(), Some(false), "it was compared");
         assert!(!world.hosts.iter().any(|host| is_value(host)));
-        // A pass that finds damage does not raise the bound, and later ones do.
+        // A session that finds damage does not raise the bound, and later ones do.
         for (host, before) in world.hosts.iter().zip(bounds) {
-            assert!(forgotten(host) > before);
+            assert!(gc_threshold(host) > before);
         }
     });
 }
@@ -240,21 +244,21 @@ fn a_folder_from_before_the_bound_brings_nothing_back() {
 }
 
 #[test]
-fn an_empty_folder_after_the_bound_is_filled_and_forgets_as_the_others() {
+fn an_empty_folder_below_the_threshold_is_rebuilt_and_drops_what_the_others_drop() {
     run(three(), async |world| {
         dropped_everywhere(&world).await;
         world.hosts[0].crash(Crash::PowerCut);
         world.hosts[0].replace_disk(Copy::empty());
         world.start(0);
-        let bound = forgotten(&world.hosts[1]);
+        let bound = gc_threshold(&world.hosts[1]);
         assert!(bound > Timestamp::ZERO);
-        until("the store is filled, and has the bound", || {
+        until("the store is rebuilt, and has the bound", || {
             world.hosts[1].order_repair(RepairKind::Full);
-            world.hosts[0].is_voter() == Some(true) && forgotten(&world.hosts[0]) >= bound
+            world.hosts[0].is_voter() == Some(true) && gc_threshold(&world.hosts[0]) >= bound
         })
         .await;
         let _refused = world.hosts[0].store(old_value(3));
-        sleep(GRACE).await;
+        sleep(GC_GRACE).await;
         assert_eq!(held(&world.hosts[0]), None);
     });
 }
@@ -273,7 +277,7 @@ fn a_read_waits_for_the_only_store_that_has_the_version_to_hear_of_the_bound() {
         holder.set_work_ms_max(400);
         let have_others_heard = || {
             let heard =
-                |place: &&usize| forgotten(&world.hosts[**place]) > old_value(1).timestamp();
+                |place: &&usize| gc_threshold(&world.hosts[**place]) > old_value(1).timestamp();
             places[1..].iter().filter(heard).count() == 2
         };
         let began = Instant::now();
@@ -287,7 +291,10 @@ fn a_read_waits_for_the_only_store_that_has_the_version_to_hear_of_the_bound() {
             }
             sleep(Duration::from_millis(1)).await;
         }
-        assert!(forgotten(holder) < old_value(1).timestamp(), "it has heard");
+        assert!(
+            gc_threshold(holder) < old_value(1).timestamp(),
+            "it has heard"
+        );
         let get = Request {
             action: Action::Get,
             ..delete(coordinator, 3, 3)
@@ -303,14 +310,14 @@ fn a_read_waits_for_the_only_store_that_has_the_version_to_hear_of_the_bound() {
             ),
             "{outcome:?}"
         );
-        assert!(forgotten(holder) > old_value(1).timestamp());
+        assert!(gc_threshold(holder) > old_value(1).timestamp());
     });
 }
 
 #[test]
 fn what_the_bound_rests_on_outlives_a_power_cut_of_all_nodes() {
     let scenario = Scenario {
-        // Only what a pass makes durable is durable at once.
+        // Only what a session makes durable is durable at once.
         durability: Durability::Interval(LONG / 2),
         survival_percent: 0,
         ..three()
@@ -322,14 +329,14 @@ fn what_the_bound_rests_on_outlives_a_power_cut_of_all_nodes() {
             store(host, &old_value(3)).await;
         }
         sleep(LONG).await;
-        all_forget(&world, its_tombstone(3).timestamp()).await;
+        raise_gc_threshold_above(&world, its_tombstone(3).timestamp()).await;
         first[0].compact();
         assert_eq!(held(&first[0]), None, "the tombstone is dropped");
         for host in &world.hosts {
             host.crash(Crash::PowerCut);
         }
         (0..3).for_each(|number| world.start(number));
-        sweep_for_long(&world, || {
+        repair_for_long(&world, || {
             // The other two have the tombstone, or nothing any more.
             assert!(
                 !world.hosts.iter().any(|host| is_value(host)),

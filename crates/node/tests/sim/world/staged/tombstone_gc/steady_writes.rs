@@ -1,8 +1,8 @@
-//! Copies on nodes beyond the replicas of their versions do not keep the forget bound down,
+//! Copies on nodes beyond the replicas of their versions do not keep the GC threshold down,
 //! however many writes come meanwhile.
 
 use crate::host::Host;
-use crate::scenario::Forgetting;
+use crate::scenario::TombstoneGc;
 use crate::world::staged::expiry::{NODES, started};
 use base::Timestamp;
 use checker::{Action, Request};
@@ -11,23 +11,23 @@ use std::time::Duration;
 use tokio::task::LocalSet;
 use tokio::time::sleep;
 
-const GRACE: Duration = Duration::from_secs(1);
+const GC_GRACE: Duration = Duration::from_secs(1);
 const FULL_REPAIR_INTERVAL: Duration = Duration::from_secs(1);
 
-const SURPLUS_KEY: u64 = 9;
+const NON_OWNED_KEY: u64 = 9;
 
 #[tokio::test(start_paused = true)]
-async fn the_forget_bound_rises_beside_surplus_and_constant_writes() {
+async fn the_gc_threshold_rises_beside_non_owned_copies_and_constant_writes() {
     let set = LocalSet::new();
     set.run_until(async {
-        let hosts = started(Some(Forgetting {
-            grace: GRACE,
+        let hosts = started(Some(TombstoneGc {
+            gc_grace: GC_GRACE,
             full_repair_interval: FULL_REPAIR_INTERVAL,
         }))
         .await;
-        // The other two replicas of the first value keep the second one as surplus.
+        // The other two replicas of the first value keep the second one as a non-owned copy.
         for from in [3, 1] {
-            put(&hosts[0], SURPLUS_KEY, from).await;
+            put(&hosts[0], NON_OWNED_KEY, from).await;
         }
         let writers: Vec<_> = (0..4)
             .map(|key| {
@@ -39,15 +39,15 @@ async fn the_forget_bound_rises_beside_surplus_and_constant_writes() {
                 })
             })
             .collect();
-        // Some of the first passes find what came before the first fences.
-        sleep(4 * FULL_REPAIR_INTERVAL + GRACE).await;
-        let mut forgotten = Timestamp::ZERO;
+        // Some of the first sessions find what came before the first closed timestamps.
+        sleep(4 * FULL_REPAIR_INTERVAL + GC_GRACE).await;
+        let mut gc_threshold = Timestamp::ZERO;
         for _ in 0..3 {
             sleep(4 * FULL_REPAIR_INTERVAL).await;
             let known = hosts.iter().map(|host| host.gc_status().unwrap());
             let least = known.clone().map(|known| known.gc_threshold).min().unwrap();
-            assert!(least > forgotten, "{:?}", known.collect::<Vec<_>>());
-            forgotten = least;
+            assert!(least > gc_threshold, "{:?}", known.collect::<Vec<_>>());
+            gc_threshold = least;
         }
         for writer in writers {
             writer.abort();

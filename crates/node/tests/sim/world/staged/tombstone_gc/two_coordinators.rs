@@ -1,6 +1,6 @@
 //! Nodes that coordinate full repairs at the same time.
 
-use super::{GRACE, LONG, all_forget, forgotten, run, three};
+use super::{GC_GRACE, LONG, gc_threshold, raise_gc_threshold_above, run, three};
 use crate::clock::BEGIN_UNIX_MS;
 use crate::host::{Crash, key_bytes};
 use crate::scenario::Scenario;
@@ -42,7 +42,7 @@ fn two_coordinators_that_do_not_see_each_other_both_come_to_the_end() {
         for (from, to) in [(0, 1), (1, 0)] {
             world.network.cut(from, to);
         }
-        sleep(GRACE).await;
+        sleep(GC_GRACE).await;
         let coordinators = [&world.hosts[0], &world.hosts[1]];
         let before = coordinators.map(|host| host.full_repairs());
         for host in coordinators {
@@ -53,12 +53,12 @@ fn two_coordinators_that_do_not_see_each_other_both_come_to_the_end() {
             assert!(host.full_repairs() > before, "its repairs do not end");
         }
         for host in &world.hosts {
-            assert_eq!(forgotten(host), Timestamp::ZERO, "a member was missing");
+            assert_eq!(gc_threshold(host), Timestamp::ZERO, "a member was missing");
         }
         for (from, to) in [(0, 1), (1, 0)] {
             world.network.heal(from, to);
         }
-        all_forget(&world, old_value(KEYS).timestamp()).await;
+        raise_gc_threshold_above(&world, old_value(KEYS).timestamp()).await;
     });
 }
 
@@ -72,7 +72,7 @@ fn a_node_that_is_restarted_ends_no_session_of_others() {
                 host.store(old_value(key)).unwrap();
             }
         }
-        sleep(GRACE).await;
+        sleep(GC_GRACE).await;
         let (restarted, coordinator) = (&world.hosts[0], &world.hosts[1]);
         for to in [0, 2] {
             world.network.set_delay(1, to, &(200..=200));

@@ -1,8 +1,8 @@
 //! Repair writes that wait in a store, while it holds its writers back.
 
 use super::{
-    GRACE, LONG, all_forget, forgotten, is_value, its_tombstone, old_value, places, run, store,
-    three,
+    GC_GRACE, LONG, gc_threshold, is_value, its_tombstone, old_value, places,
+    raise_gc_threshold_above, run, store, three,
 };
 use cluster::comparison::RepairKind;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn a_repair_write_that_waits_when_a_timestamp_is_closed_does_not_outlive_its_tom
         let [own, coordinator, lacking] = places(&world)[..] else {
             unreachable!("the key has three replicas");
         };
-        sleep(GRACE).await;
+        sleep(GC_GRACE).await;
         // The incremental repair goes on for as long as its coordinator waits for the third node.
         for (from, to) in [(own, coordinator), (coordinator, own)] {
             world.network.set_delay(from, to, &(200..=200));
@@ -38,19 +38,19 @@ fn a_repair_write_that_waits_when_a_timestamp_is_closed_does_not_outlive_its_tom
         store(hosts[0], &its_tombstone(1)).await;
         let began = Instant::now();
         let timestamp = its_tombstone(1).timestamp();
-        let do_all_forget = || hosts.iter().all(|host| forgotten(host) > timestamp);
-        while !do_all_forget() && began.elapsed() < LONG / 2 {
+        let are_all_raised = || hosts.iter().all(|host| gc_threshold(host) > timestamp);
+        while !are_all_raised() && began.elapsed() < LONG / 2 {
             hosts[1].order_repair(RepairKind::Full);
             sleep(Duration::from_millis(50)).await;
         }
-        assert!(do_all_forget() && !is_value(hosts[2]), "the repair waits");
+        assert!(are_all_raised() && !is_value(hosts[2]), "the repair waits");
         late.answer.await.unwrap();
         sleep(LONG).await;
-        all_forget(&world, timestamp).await;
+        raise_gc_threshold_above(&world, timestamp).await;
         for _ in 0..4 {
             hosts.iter().for_each(|host| host.compact());
             hosts[1].order_repair(RepairKind::Full);
-            sleep(GRACE).await;
+            sleep(GC_GRACE).await;
         }
         let is_back = hosts.map(|host| is_value(host));
         assert_eq!(is_back, [false; 3]);

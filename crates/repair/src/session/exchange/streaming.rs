@@ -1,5 +1,4 @@
-//! Fills a range of which this node lacks most: the other node streams it, instead of sending write
-//! after write.
+//! Has a range streamed of which this node lacks most, instead of write after write.
 
 use crate::session::part::{Gap, RangeId, RunRefusal, TakenRun, UnknownRange, report_unreadable};
 use crate::session::worker::RepairWorker;
@@ -11,8 +10,8 @@ use cluster::{Miss, NodeId};
 use peer::{PeerAnswer, PeerRequest, RepairRequest, Run};
 use std::sync::Arc;
 
-/// What pulling a range has come to.
-pub(super) enum Filled {
+/// What streaming a range has come to.
+pub(super) enum StreamEnd {
     /// The range is equal with that of the other node, which has sent this many versions.
     Equal(u64),
     /// The two may still differ: symbols tell where. The other node has sent this many
@@ -23,20 +22,20 @@ pub(super) enum Filled {
 }
 
 impl RepairWorker {
-    /// Pulls a range from a node that has far more of it. [`None`] if the range is
+    /// Has a range streamed by a node that has far more of it. [`None`] if the range is
     /// not known any more.
-    pub(super) async fn fill(
+    pub(super) async fn stream(
         &self,
         range: RangeId,
         with: NodeId,
         theirs: Digest,
-    ) -> Option<Filled> {
+    ) -> Option<StreamEnd> {
         let mut received = 0;
         if let Gap::Large { held } = match self.gap(range, with, theirs).await? {
-            Gap::None => return Some(Filled::Equal(0)),
+            Gap::None => return Some(StreamEnd::Equal(0)),
             gap => gap,
         } {
-            match self.pull_all(range, with, theirs.items, held).await {
+            match self.stream_runs(range, with, theirs.items, held).await {
                 Ok(keys) => received = keys,
                 Err(RunRefusal::Unknown) => return None,
                 Err(RunRefusal::Malformed(what)) => {
@@ -46,14 +45,14 @@ impl RepairWorker {
                         "refused what a peer has streamed of a range: {what}; the peer \
                          may run a defective release or have a defective disk"
                     );
-                    return Some(Filled::Refused);
+                    return Some(StreamEnd::Refused);
                 }
             }
             if self.gap(range, with, theirs).await? == Gap::None {
-                return Some(Filled::Equal(received));
+                return Some(StreamEnd::Equal(received));
             }
         }
-        Some(Filled::Rest(received))
+        Some(StreamEnd::Rest(received))
     }
 
     async fn gap(&self, range: RangeId, with: NodeId, theirs: Digest) -> Option<Gap> {
@@ -68,9 +67,9 @@ impl RepairWorker {
         gap.await?.ok()
     }
 
-    /// Pulls run after run: while one is taken, the next is on its way. A node that
+    /// Asks for run after run: while one is taken, the next is on its way. A node that
     /// does not answer ends it; then the two compare what is left, as ever.
-    async fn pull_all(
+    async fn stream_runs(
         &self,
         range: RangeId,
         with: NodeId,
@@ -79,8 +78,8 @@ impl RepairWorker {
     ) -> Result<u64, RunRefusal> {
         let (mut seen, mut received) = (0, 0);
         let mut after: Option<Bytes> = None;
-        let mut pulled = self.pull(range, with, None, &held).await;
-        while let Ok(run) = pulled {
+        let mut streamed = self.stream_run(range, with, None, &held).await;
+        while let Ok(run) = streamed {
             let entries = run.entries().map_err(RunRefusal::Malformed)?;
             seen += entries.len() as u64;
             if seen > items_max || (entries.is_empty() && !run.is_last) {
@@ -92,7 +91,7 @@ impl RepairWorker {
                 if run.is_last {
                     Err(Miss::Refused)
                 } else {
-                    self.pull(range, with, last.clone(), &held).await
+                    self.stream_run(range, with, last.clone(), &held).await
                 }
             };
             let taken = self.take_run(range, after, entries);
@@ -104,19 +103,19 @@ impl RepairWorker {
             if !taken.has_room {
                 break;
             }
-            (pulled, after) = (next, last);
+            (streamed, after) = (next, last);
         }
         Ok(received)
     }
 
-    async fn pull(
+    async fn stream_run(
         &self,
         (session, range): RangeId,
         with: NodeId,
         after: Option<Bytes>,
         held: &[u32],
     ) -> Result<Run, Miss> {
-        let request = RepairRequest::Pull {
+        let request = RepairRequest::Stream {
             session,
             range,
             asker: self.sessions.environment.members.own(),
@@ -127,7 +126,7 @@ impl RepairWorker {
             .call_patiently(with, PeerRequest::Session(request))
             .await
         {
-            PeerAnswer::Pulled(run) => Ok(run),
+            PeerAnswer::Streamed(run) => Ok(run),
             PeerAnswer::Missed(why) => Err(why),
             _ => Err(Miss::Failed),
         }
@@ -158,22 +157,22 @@ impl RepairWorker {
         job.await.unwrap_or(Err(RunRefusal::Unknown))
     }
 
-    /// Answers a node that pulls a range.
-    pub(in crate::session) async fn answer_pull(
+    /// Answers a node that asks for a range.
+    pub(in crate::session) async fn answer_stream(
         &self,
         range: RangeId,
         asker: NodeId,
         after: Option<Bytes>,
         held: Vec<u32>,
     ) -> PeerAnswer {
-        self.sessions.record.request_received();
+        self.sessions.record.count(|counts| counts.requests += 1);
         let sessions = Arc::clone(&self.sessions);
         let run = self.in_background(move |own| {
             sessions.note_difference(own, range, asker);
             own.run(range, asker, after.as_ref(), held)
         });
         match run.await {
-            Some(Ok(Ok(run))) => PeerAnswer::Pulled(run),
+            Some(Ok(Ok(run))) => PeerAnswer::Streamed(run),
             Some(Ok(Err(error))) => {
                 report_unreadable(&error);
                 PeerAnswer::Missed(Miss::Failed)

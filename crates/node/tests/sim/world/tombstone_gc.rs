@@ -1,4 +1,4 @@
-//! What must be true of forgetting: once all is healed the forget bound rises above all versions,
+//! What must be true of tombstone GC: once all is healed the GC threshold rises above all versions,
 //! and then no tombstone is left, and each store keeps the copies that its versions ask for and no
 //! others. What was deleted does not come back: reads
 //! check that all the time, and once more at the end.
@@ -6,13 +6,13 @@
 use super::stores::KeyCopies;
 use super::{PATIENCE, World};
 use crate::dice::Dice;
-use crate::scenario::Forgetting;
+use crate::scenario::TombstoneGc;
 use base::{Clock, Entry, Kind, Timestamp};
 use checker::{Action, Outcome, Request};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How long the GC threshold may take to rise above a timestamp, besides the grace: until
+/// How long the GC threshold may take to rise above a timestamp, besides the GC grace: until
 /// the slowest clock is there, a session whose coordinator does not go on is known to be over, and
 /// some others have ended.
 const RISING: Duration = Duration::from_secs(40);
@@ -21,13 +21,17 @@ const RISING: Duration = Duration::from_secs(40);
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
 impl World {
-    /// Waits until the forget bound is above all versions, and has the stores compacted one after
-    /// another: then no tombstone is left and no surplus copy, and meanwhile all can be read,
-    /// although some nodes have dropped what others still have. Those reads bring surplus
+    /// Waits until the GC threshold is above all versions, and has the stores compacted one after
+    /// another: then no tombstone is left and no non-owned copy, and meanwhile all can be read,
+    /// although some nodes have dropped what others still have. Those reads bring non-owned
     /// copies back, until the next compaction.
-    pub(super) async fn forget(&self, forgetting: Forgetting, dice: &Dice) -> Result<(), String> {
+    pub(super) async fn collect_all(
+        &self,
+        tombstone_gc: TombstoneGc,
+        dice: &Dice,
+    ) -> Result<(), String> {
         self.write_all(dice).await?;
-        self.rise_above_all(forgetting).await?;
+        self.rise_above_all(tombstone_gc).await?;
         let all = self.scenario.nodes as u8;
         let first = dice.place(self.hosts.len());
         let (before, behind) = self.hosts.split_at(first);
@@ -39,7 +43,7 @@ impl World {
             host.compact();
         }
         for key_copies in self.copies_of_all_keys()? {
-            if key_copies.surplus().next().is_some() {
+            if key_copies.non_owned().next().is_some() {
                 return Err(format!(
                     "a copy of key {} below the GC threshold is left where it does not belong:\n{}",
                     key_copies.key(),
@@ -58,8 +62,8 @@ impl World {
         Ok(())
     }
 
-    /// Puts and deletes, of any number of copies: no fence may be in the way of what is written
-    /// now.
+    /// Puts and deletes, of any number of copies: no closed timestamp may be in the way of what is
+    /// written now.
     async fn write_all(&self, dice: &Dice) -> Result<(), String> {
         let all = self.scenario.nodes as u8;
         for key in 0..self.scenario.keys {
@@ -89,7 +93,7 @@ impl World {
         Ok(())
     }
 
-    async fn rise_above_all(&self, forgetting: Forgetting) -> Result<(), String> {
+    async fn rise_above_all(&self, tombstone_gc: TombstoneGc) -> Result<(), String> {
         let began = Instant::now();
         let copies = self.copies_of_all_keys()?;
         let entries = copies.iter().flat_map(KeyCopies::entries);
@@ -99,7 +103,7 @@ impl World {
             let known = host.gc_status();
             known.is_none_or(|known| known.gc_threshold.min(known.non_owned_below) <= newest)
         }) {
-            if began.elapsed() > forgetting.grace + RISING {
+            if began.elapsed() > tombstone_gc.gc_grace + RISING {
                 return Err(format!(
                     "the GC threshold of node {} does not rise above {newest}: {:?}",
                     host.number(),
@@ -111,17 +115,17 @@ impl World {
             }
             sleep(LOOK_PERIOD).await;
         }
-        let _greatest = self.forgotten();
+        let _greatest = self.gc_threshold();
         self.trace
             .note(format_args!("the GC threshold is above all versions"));
         Ok(())
     }
 
-    /// A copy, unless it is dead below the forget bound: another node may have dropped it.
-    pub(super) fn not_forgotten<'a>(&self, entry: &'a Option<Entry>) -> Option<&'a Entry> {
-        let forgotten = self.forgotten();
-        let is_forgotten = |entry: &Entry| entry.timestamp() < forgotten && self.is_dead(entry);
-        entry.as_ref().filter(|entry| !is_forgotten(entry))
+    /// A copy, unless it is dead below the GC threshold: another node may have dropped it.
+    pub(super) fn not_collected<'a>(&self, entry: &'a Option<Entry>) -> Option<&'a Entry> {
+        let gc_threshold = self.gc_threshold();
+        let is_collected = |entry: &Entry| entry.timestamp() < gc_threshold && self.is_dead(entry);
+        entry.as_ref().filter(|entry| !is_collected(entry))
     }
 
     /// Whether two copies are the same version: compaction turns one that has expired long

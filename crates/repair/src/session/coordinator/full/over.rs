@@ -1,7 +1,7 @@
 //! Has stores leave full sessions that are over.
 
-use super::comparing::Lost;
 use crate::session::checkpoint::Checkpoint;
+use crate::session::coordinator::comparing::Lost;
 use crate::session::worker::RepairWorker;
 use base::Timestamp;
 use cluster::NodeId;

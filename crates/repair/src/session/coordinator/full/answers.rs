@@ -1,6 +1,6 @@
 //! What the answers of nodes mean to a full session.
 
-use super::comparing::Lost;
+use crate::session::coordinator::comparing::Lost;
 use cluster::NodeId;
 use cluster::repair::{SessionAnswer, SessionEvent};
 use peer::RepairAnswer;

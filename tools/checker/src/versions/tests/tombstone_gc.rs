@@ -1,4 +1,4 @@
-//! What a read may miss because it is forgotten, and what it may not.
+//! What a read may miss because it is collected, and what it may not.
 
 use super::{DELETE, PUT, Story, at};
 use crate::history::{Action, Content, OperationId, Outcome};
@@ -6,10 +6,10 @@ use crate::promise::{Promise, Violation};
 use base::Timestamp;
 
 #[test]
-fn what_is_dead_below_the_forget_bound_may_be_absent() {
-    let read_nothing_below = |story: &mut Story, forgotten| {
+fn what_is_dead_below_the_gc_threshold_may_be_absent() {
+    let read_nothing_below = |story: &mut Story, gc_threshold| {
         let read = story.read_nothing(2, 3);
-        story.history.ended_below(read, at(forgotten));
+        story.history.ended_below(read, at(gc_threshold));
         read
     };
     let mut story = Story::default();
@@ -35,7 +35,7 @@ fn check_breaks_only(story: &Story, write: OperationId) {
 }
 
 #[test]
-fn a_value_that_was_forgotten_with_its_tombstone_does_not_come_back() {
+fn a_value_that_was_collected_with_its_tombstone_does_not_come_back() {
     let mut story = Story::default();
     let put = story.write(PUT, 2, 3, 5);
     let deleted = story.write(DELETE, 2, 3, 10);
@@ -67,9 +67,9 @@ fn a_delete_of_unknown_outcome_excuses_only_what_it_may_have_been_stamped_below(
 }
 
 #[test]
-fn a_copy_beyond_the_replicas_of_its_version_may_be_gone_below_the_forget_bound() {
+fn a_copy_beyond_the_replicas_of_its_version_may_be_gone_below_the_gc_threshold() {
     // A value of `from` replicas, read from two of three; and then `ack` of three do not have it.
-    let story = |from, version, ack, forgotten| {
+    let story = |from, version, ack, gc_threshold| {
         let mut story = Story::default();
         let put = story.fail(PUT, from, from, 5);
         let found = story.read(2, 3, 5, Content::Value(put));
@@ -77,26 +77,26 @@ fn a_copy_beyond_the_replicas_of_its_version_may_be_gone_below_the_forget_bound(
             0 => story.read_nothing(ack, 3),
             _ => story.read(ack, 3, version, Content::Value(put)),
         };
-        story.history.ended_below(missed, at(forgotten));
+        story.history.ended_below(missed, at(gc_threshold));
         (story, found, missed)
     };
     story(1, 0, 2, 6).0.holds();
     // Not at the bound, not where one of those that were read is a replica, and not for something
     // older.
-    for (from, version, ack, forgotten) in [
+    for (from, version, ack, gc_threshold) in [
         (1, 0, 2, 5),
         (1, 0, 3, 6),
         (2, 0, 2, 6),
         (3, 0, 2, 6),
         (1, 4, 2, 6),
     ] {
-        let (story, found, missed) = story(from, version, ack, forgotten);
+        let (story, found, missed) = story(from, version, ack, gc_threshold);
         story.breaks(Promise::ReadsNeverGoBack, &[found, missed]);
     }
 }
 
 #[test]
-fn an_acknowledged_value_of_few_replicas_stays_visible_below_the_forget_bound() {
+fn an_acknowledged_value_of_few_replicas_stays_visible_below_the_gc_threshold() {
     let mut story = Story::default();
     let put = story.write(PUT, 1, 1, 5);
     let read = story.read_nothing(3, 3);
@@ -105,7 +105,7 @@ fn an_acknowledged_value_of_few_replicas_stays_visible_below_the_forget_bound() 
 }
 
 #[test]
-fn a_value_that_one_of_fewer_copies_has_replaced_may_be_absent_below_the_forget_bound() {
+fn a_value_that_one_of_fewer_copies_has_replaced_may_be_absent_below_the_gc_threshold() {
     // How many copies the newer one has, its version, how many answer the read, and the bound.
     let cases = [
         ((1, 8), 1, 9, true),
@@ -119,13 +119,13 @@ fn a_value_that_one_of_fewer_copies_has_replaced_may_be_absent_below_the_forget_
     ];
     let reads = [Action::Get, Action::Scan];
     let all = reads.map(|read| cases.map(|case| (read, case)));
-    for (action, ((copies, newer), ack, forgotten, is_excused)) in all.into_iter().flatten() {
+    for (action, ((copies, newer), ack, gc_threshold, is_excused)) in all.into_iter().flatten() {
         let mut story = Story::default();
         let put = story.write(PUT, 3, 3, 5);
         story.write(PUT, 1, copies, newer);
         let read = story.invoke(action, ack, 3);
         story.complete_read(read, 0, Content::Absent);
-        story.history.ended_below(read, at(forgotten));
+        story.history.ended_below(read, at(gc_threshold));
         if is_excused {
             story.holds();
         } else {

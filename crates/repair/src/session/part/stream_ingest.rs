@@ -9,7 +9,7 @@ use base::Entry;
 use lsm::{Admission, Engine, Error, Ingest};
 
 /// What is streamed in a session.
-pub(super) struct Filling {
+pub(super) struct StreamIngest {
     engine: Engine,
     /// In the order of their keys, after all that the ingest has.
     waiting: Vec<Entry>,
@@ -22,7 +22,7 @@ pub(super) struct Filling {
     admission: Admission,
 }
 
-impl Filling {
+impl StreamIngest {
     /// Nothing has arrived yet.
     pub(super) fn new(engine: Engine, ingest_bytes_max: usize, admission: Admission) -> Self {
         Self {
@@ -48,7 +48,7 @@ impl Filling {
     /// Writes what waits into tables, and commits them if they are large.
     ///
     /// # Errors
-    /// As [`Filling::commit`].
+    /// As [`StreamIngest::commit`].
     pub(super) fn push(&mut self) -> Result<(), Error> {
         self.push_waiting()?;
         if self.ingest_bytes >= self.ingest_bytes_max {

@@ -35,15 +35,15 @@ fn write(cluster: &Cluster, round: &str, keys: std::ops::Range<u32>) {
 
 fn until_all_are_voters(cluster: &Cluster) {
     for node in ALL {
-        until("all stores are filled", || {
+        until("all stores are rebuilt", || {
             cluster.replica_state(node) == "voter"
         });
     }
-    // The nodes shake hands again with those whose store was filled. A call that is under way
+    // The nodes shake hands again with those whose store was rebuilt. A call that is under way
     // to one of them then ends as refused.
     for node in ALL {
         for other in ALL {
-            until("the nodes know that all stores are filled", || {
+            until("the nodes know that all stores are rebuilt", || {
                 node == other || cluster.replica_state_at(node, other).as_deref() == Some("voter")
             });
         }
@@ -95,7 +95,7 @@ fn two_lost_disks_of_three_come_back_by_themselves() {
         }
     }
     until("the loss is over", || {
-        cluster.status(0)["may_be_lost"]["filled"] == true
+        cluster.status(0)["may_be_lost"]["rebuilt"] == true
     });
     let said = cluster.status(0)["may_be_lost"].clone();
     let text = said["text"].as_str().unwrap();

@@ -1,6 +1,6 @@
-//! A forget bound from the future, which one node names: its clock was wrong, or it is not sound.
+//! A GC threshold from the future, which one node names: its clock was wrong, or it is not sound.
 
-use super::{LONG, all_forget, delete, its_tombstone, run, sweep_for_long, three};
+use super::{LONG, delete, its_tombstone, raise_gc_threshold_above, repair_for_long, run, three};
 use crate::clock::BEGIN_UNIX_MS;
 use crate::host::Crash;
 use base::Timestamp;
@@ -9,20 +9,20 @@ use checker::Outcome;
 const YEAR_MS: u64 = 365 * 24 * 3600 * 1000;
 
 #[test]
-fn one_node_that_names_a_forget_bound_from_the_future_stops_no_write_at_the_others() {
-    // The first one by name drives the sweeps that nobody has ordered.
+fn one_node_that_names_a_gc_threshold_from_the_future_stops_no_write_at_the_others() {
+    // The first one by name coordinates the repairs that nobody has ordered.
     for unsound in [0, 2] {
         run(three(), async |world| {
-            all_forget(&world, its_tombstone(3).timestamp()).await;
+            raise_gc_threshold_above(&world, its_tombstone(3).timestamp()).await;
             let future = Timestamp::from_unix_ms(BEGIN_UNIX_MS + YEAR_MS);
             let host = &world.hosts[unsound];
             host.crash(Crash::PowerCut);
-            host.set_forget_bound(future);
+            host.set_gc_threshold(future);
             world.start(unsound);
             let others = || world.hosts.iter().filter(|host| host.number() != unsound);
-            // It names the bound with hellos and heartbeats, in the passes that it drives, and in
-            // those that others drive.
-            sweep_for_long(&world, || {
+            // It names the threshold with hellos and heartbeats, in the sessions that it
+            // coordinates, and in those that others coordinate.
+            repair_for_long(&world, || {
                 for other in others() {
                     let known = other.gc_status().unwrap();
                     assert!(known.closed.max(known.greatest) < future, "{known:?}");

@@ -1,5 +1,5 @@
-//! A day of writes, deletes and expiries in a minute, with a grace of seconds: nodes are
-//! killed, away for longer than the grace, and restored from an old copy. What was deleted
+//! A day of writes, deletes and expiries in a minute, with a GC grace of seconds: nodes are
+//! killed, away for longer than the GC grace, and restored from an old copy. What was deleted
 //! never returns, and nothing of it is left in the end.
 
 use crate::fixtures::cluster::{ClusterNode, TestCluster, node_locations};
@@ -89,7 +89,7 @@ fn now_unix_ms(cluster: &TestCluster) -> u64 {
     status["clock"]["unix_ms"].as_u64().unwrap()
 }
 
-fn wait_until_forgotten(cluster: &TestCluster, up_to_unix_ms: u64) {
+fn wait_until_collected(cluster: &TestCluster, up_to_unix_ms: u64) {
     wait_until_ok("the GC threshold to rise on all nodes", || {
         let bounds = cluster.nodes.iter().map(|node| {
             let status = node.status().unwrap();
@@ -114,7 +114,7 @@ fn a_day_of_deletes_ends_small_and_brings_nothing_back() {
             "--clock-drift-max=1s",
             "--repair-interval=1s",
             "--full-repair-interval=2s",
-            // A store that lacks something is filled once no request from before is left.
+            // A store that lacks something is rebuilt once no request from before is left.
             "--timeout=2s",
         ];
         node.options.extend(options.map(str::to_owned));
@@ -135,8 +135,8 @@ fn a_day_of_deletes_ends_small_and_brings_nothing_back() {
     cluster.wait_until_joined();
     write_round(&cluster[0], 0);
 
-    // The driver of the full repair sessions is killed in the middle of one.
-    wait_until("a pass to run", || {
+    // The coordinator of the full repair sessions is killed in the middle of one.
+    wait_until("a session to run", || {
         let status = cluster[0].status().ok()?;
         let running = status["repair"]["running"].as_array()?;
         (!running.is_empty()).then_some(())
@@ -145,7 +145,7 @@ fn a_day_of_deletes_ends_small_and_brings_nothing_back() {
     write_round(&cluster[1], 1);
     cluster[0].start(&[]);
     cluster.wait_until_joined();
-    wait_until_forgotten(&cluster, now_unix_ms(&cluster));
+    wait_until_collected(&cluster, now_unix_ms(&cluster));
     check(&cluster, 2, |_, end| match end {
         End::Kept => Some(200),
         End::Deleted => Some(404),
@@ -153,7 +153,7 @@ fn a_day_of_deletes_ends_small_and_brings_nothing_back() {
         End::Expired => None,
     });
 
-    // Noon: a node is away for longer than the grace and all hints, and comes back with
+    // Noon: a node is away for longer than the GC grace and all hints, and comes back with
     // what was deleted meanwhile.
     cluster[1].kill();
     let away_since_unix_ms = now_unix_ms(&cluster);
@@ -164,13 +164,13 @@ fn a_day_of_deletes_ends_small_and_brings_nothing_back() {
         }
     }
     write_round(&cluster[2], 2);
-    wait_until("the grace to pass", || {
+    wait_until("the GC grace to pass", || {
         (now_unix_ms(&cluster) > away_since_unix_ms + 4_000).then_some(())
     });
     cluster[1].start(&[]);
     cluster.wait_until_joined();
     write_round(&cluster[1], 3);
-    wait_until_forgotten(&cluster, now_unix_ms(&cluster));
+    wait_until_collected(&cluster, now_unix_ms(&cluster));
     check(&cluster, 2, |_, end| match end {
         End::Kept | End::Deleted => Some(404),
         End::Expired => None,
@@ -186,7 +186,7 @@ fn a_day_of_deletes_ends_small_and_brings_nothing_back() {
     let written_unix_ms = now_unix_ms(&cluster);
 
     // Night: nothing of the deleted is left anywhere. What has expired goes a minute later.
-    wait_until_forgotten(&cluster, written_unix_ms + 2_000);
+    wait_until_collected(&cluster, written_unix_ms + 2_000);
     let url = format!("http://{}", cluster[0].location.address);
     wait_until_ok("nothing but what was kept, or has expired", || {
         let words = ["admin", "compact", "--wait", "--url", &url];

@@ -21,7 +21,7 @@ pub(super) struct BegunStore {
 pub(super) enum Raising {
     /// It may.
     Yes,
-    /// It is as high as the grace allows.
+    /// It is as high as the GC grace allows.
     #[default]
     Idle,
     /// It may not.
@@ -64,7 +64,7 @@ impl Raising {
         let latest = latest.unwrap_or(Timestamp::ZERO);
         let known = stores.iter().map(|store| store.gc_threshold).max();
         if Some(latest) <= known {
-            // The grace has become longer, and the threshold is high enough for now.
+            // The GC grace has become longer, and the threshold is high enough for now.
             return Self::Idle;
         }
         let ahead = nodes_that(&|store| store.closed >= latest);

@@ -40,7 +40,7 @@ impl TimestampAllocator {
             hybrid: Some(hybrid),
             greatest_seen_by_peers,
             observed_peers,
-            vouched_ahead_ms,
+            confirmed_ahead_ms,
             ..
         } = &mut *state
         else {
@@ -62,7 +62,7 @@ impl TimestampAllocator {
             !can_judge
         });
         if self.peer_clocks.all_ahead_ms(now).any(is_near) {
-            *vouched_ahead_ms = Some(now.ahead_of_monotonic_ms);
+            *confirmed_ahead_ms = Some(now.ahead_of_monotonic_ms);
         }
         let next = self.next(&state, now);
         if let Ok(timestamp) = next
@@ -83,10 +83,10 @@ impl TimestampAllocator {
         lock(&self.state).observed_peers.contains(&peer)
     }
 
-    /// Whether a peer has vouched for the clock, and the clock was not set since.
-    pub(super) fn is_vouched(&self, state: &AllocatorState, now: ClockReading) -> bool {
+    /// Whether a peer has confirmed the clock, and the clock was not set since.
+    pub(super) fn is_confirmed(&self, state: &AllocatorState, now: ClockReading) -> bool {
         let step_ms = state
-            .vouched_ahead_ms
+            .confirmed_ahead_ms
             .map(|ahead_ms| now.ahead_of_monotonic_ms.saturating_sub(ahead_ms));
         step_ms.is_some_and(|step_ms| self.bound.is_near(step_ms))
     }

@@ -1,0 +1,81 @@
+//! How a full session ends.
+
+use super::FullSession;
+use super::held_back::Raising;
+use crate::session::untold::Over;
+use base::Timestamp;
+use cluster::NodeId;
+use cluster::comparison::Pair;
+use cluster::repair::{Session, SessionId, Shown};
+use peer::RepairRequest;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+impl FullSession {
+    /// Tells all nodes what the session has shown, and what the GC threshold has risen to.
+    pub(super) async fn end(&mut self, machine: &Session, gc_threshold: Timestamp) {
+        let worker = Rc::clone(&self.worker);
+        let environment = &worker.sessions.environment;
+        let members = &environment.members;
+        let session = SessionId::Full(self.token);
+        let equal = machine.equal();
+        let away: Vec<NodeId> = members
+            .ids()
+            .filter(|node| !machine.takes_part(*node))
+            .collect();
+        let Shown { below, unequal } = machine.shown();
+        let is_between_present =
+            |pair: &Pair| machine.takes_part(pair.lower) && machine.takes_part(pair.upper);
+        let unequal = unequal.into_iter().filter(is_between_present).collect();
+        let voided = self.attempt.voided.iter().copied().collect();
+        let raising = std::mem::take(&mut self.attempt.raising);
+        let has_moved = below == Timestamp::ZERO;
+        let is_idle = raising == Raising::Idle;
+        let held_back = if gc_threshold > Timestamp::ZERO {
+            None
+        } else {
+            raising.held_back(away.clone(), unequal, has_moved, voided)
+        };
+        self.report.equal_pairs = equal.len() as u64;
+        self.report.is_held_back = held_back.is_some();
+        if self.report.is_held_back || !self.report.are_all_equal() {
+            worker.sessions.record.not_done(session);
+        }
+        if !is_idle {
+            environment.store_side.set_held_back(held_back);
+        }
+        let counted = |node: NodeId| {
+            if machine.takes_part(node) {
+                self.attempt.single_copies.get(&node).copied().unwrap_or(0)
+            } else {
+                u64::MAX
+            }
+        };
+        let single_copies: Vec<u64> = members.ids().map(counted).collect();
+        let outcome = |node| RepairRequest::Outcome {
+            session,
+            gc_threshold,
+            single_copies: single_copies.clone(),
+            equal_with: equal
+                .iter()
+                .filter_map(|pair| pair.other_than(node))
+                .collect(),
+        };
+        let answers = worker.ask_all(self.taking_part(machine), outcome).await;
+        let untold = answers.into_iter().filter(|(_, answer)| answer.is_none());
+        let untold = untold.map(|(node, _)| node).chain(away);
+        self.over(gc_threshold, untold.collect());
+        worker.tell_untold().await;
+        worker.sessions.store_checkpoint(None);
+    }
+
+    /// The session is over, and these nodes have yet to hear it.
+    pub(super) fn over(&self, gc_threshold: Timestamp, nodes: BTreeSet<NodeId>) {
+        let over = Over {
+            token: self.token,
+            tried: self.tried.clone(),
+            gc_threshold,
+        };
+        self.worker.sessions.untold.end(over, nodes);
+    }
+}

@@ -1,4 +1,0 @@
-//! Arbitrary bytes as the file `SWEEP`: an answer that stays the same, or an error.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| node::fuzzing::sweep(bytes));

@@ -22,7 +22,6 @@ pub mod coordinator;
 mod hint_limits;
 pub mod layout;
 mod members;
-mod node_table;
 pub mod pages;
 mod placement;
 pub mod repair;
@@ -37,9 +36,9 @@ pub use coordinator::{
 pub use hint_limits::{HintLimits, HintSegment};
 pub use layout::{Epoch, Layout, Quorum, WhichList};
 pub use members::{
-    Member, MemberError, Members, MembersError, NODES_MAX, NodeId, NodeSet, NodeUrl, NodeUrlError,
+    Member, MemberError, Members, MembersError, NODES_MAX, NodeId, NodeSet, NodeTable, NodeUrl,
+    NodeUrlError,
 };
-pub use node_table::NodeTable;
 pub use placement::{Placement, PreferenceList};
 pub use replica_state::{
     Confirmation, Judgement, LostStore, PEER_STARTS_MAX, PossibleLoss, Remembered, ReplicaState,

@@ -9,6 +9,7 @@
 //!   how many writes that store has acknowledged.
 //!
 //! The files of this folder:
+//! - `layouts`: the layout in force: who the nodes are, and which of them keep a key.
 //! - `startup`: what a start reads from the file, and when it refuses the folder.
 //! - `state`: what this node knows, and how hellos of peers and repairs change it. Pure.
 //! - `cluster_file`, `file_versions`, `writer`: how that becomes durable.
@@ -60,6 +61,7 @@
 
 mod cluster_file;
 mod file_versions;
+mod layouts;
 mod startup;
 mod state;
 mod writer;
@@ -71,7 +73,7 @@ use base::{BootId, Random};
 use cluster::comparison::Incarnation;
 use cluster::repair::Token;
 use cluster::{
-    Confirmation, Judgement, Members, NodeId, Remembered, ReplicaState, is_bygone, judge,
+    Confirmation, Judgement, Layout, NodeId, Remembered, ReplicaState, is_bygone, judge,
 };
 pub use cluster_file::{CLUSTER_VERSIONS, fuzz_cluster};
 use cluster_file::{ClusterFile, Run};
@@ -88,6 +90,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
 
+pub use layouts::{LayoutChanges, Layouts};
 pub use startup::MembershipError;
 pub use state::LossReport;
 
@@ -157,13 +160,15 @@ impl Membership {
     /// See [`MembershipError`].
     pub fn open(
         environment: MembershipEnvironment,
-        members: Members,
+        layouts: Layouts,
         store_id: u64,
         accept_data_loss: bool,
     ) -> Result<Self, MembershipError> {
+        let layout = layouts.load();
+        let members = layout.members();
         let loaded = ClusterFile::load(&*environment.disk, &environment.folder)?;
         if let Some(loaded) = &loaded {
-            check_unchanged(loaded, &members)?;
+            check_unchanged(loaded, members)?;
         }
         let run = Run {
             boot_id: environment.boot_id,
@@ -178,7 +183,7 @@ impl Membership {
         }
         let opening = opening(
             loaded.as_ref(),
-            &members,
+            members,
             run,
             (
                 store_id,
@@ -190,7 +195,7 @@ impl Membership {
         );
         log_replica_state(&opening.confirmation);
         let own = OwnStore {
-            members,
+            layouts,
             store_id,
             created_unix_ms: opening.created_unix_ms,
             run,
@@ -216,10 +221,23 @@ impl Membership {
         })
     }
 
-    /// All nodes of the cluster.
+    /// The layout in force.
     #[must_use]
-    pub fn members(&self) -> &Members {
-        &self.inner.own.members
+    pub fn layout(&self) -> Arc<Layout> {
+        self.inner.own.layout()
+    }
+
+    /// Takes note of a layout before it is in force: nothing is known of the nodes that have
+    /// joined, and what is known of those that have left is forgotten.
+    pub fn follow(&self, layout: &Layout) {
+        let schedule = {
+            let mut state = lock(&self.inner.state);
+            state.follow(layout.members());
+            state.versions.schedule_write()
+        };
+        if schedule {
+            self.inner.spawn_write(Duration::ZERO);
+        }
     }
 
     /// The id of this node's store.
@@ -243,7 +261,7 @@ impl Membership {
 
     /// Whether this node has no peers.
     pub fn is_alone(&self) -> bool {
-        self.inner.own.members.is_single_node()
+        self.layout().members().is_single_node()
     }
 
     /// How this node's store stands with its peers.
@@ -302,7 +320,7 @@ impl Membership {
     /// The id of a node's store, as of its last hello; [`None`] if none has come since this
     /// node was started.
     pub fn store_of(&self, node: NodeId) -> Option<u64> {
-        if node == self.inner.own.members.own() {
+        if node == self.inner.own.id() {
             Some(self.inner.own.store_id)
         } else {
             lock(&self.inner.state).store_of(node)
@@ -340,7 +358,7 @@ impl Membership {
             let believed = if is_bygone(judge(sent, hello.claim()), judgement) {
                 if state.disbelieve(peer, hello) {
                     tracing::warn!(
-                        peer = inner.own.members.name(peer),
+                        peer = inner.own.layout().members().name(peer),
                         "ignoring a peer's doubt about this node's store: the peer's own store is \
                          older than this node remembers"
                     );

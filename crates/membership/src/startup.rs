@@ -3,7 +3,7 @@
 use super::cluster_file::{ClusterFile, Run};
 use super::state::{Opening, draw_loss};
 use base::{BootId, Random};
-use cluster::{Confirmation, Members, NodeId, ReplicaState, STARTS_MAX};
+use cluster::{Confirmation, Members, NodeId, NodeUrl, ReplicaState, STARTS_MAX};
 use lsm::Error;
 
 /// Why a node does not start.
@@ -181,22 +181,21 @@ pub(super) fn check_unchanged(
     if members.is_single_node() && loaded.nodes.len() == 1 {
         return Ok(());
     }
-    if !loaded.nodes.keys().map(String::as_str).eq(members.names()) {
-        let earlier = |node| format!("http://{}", members.url(node).authority());
-        let has_earlier = |node| loaded.nodes.contains_key(&earlier(node));
-        if loaded.nodes.len() == members.names().len() && members.ids().all(has_earlier) {
-            let named = members
-                .ids()
-                .map(|node| format!("{}={}", earlier(node), members.url(node)));
+    let names = members.sorted_names();
+    let was: Vec<&str> = loaded.nodes.keys().map(String::as_str).collect();
+    if was != names {
+        let urls: Vec<&NodeUrl> = members.iter().map(|(_, node)| node.url()).collect();
+        let earlier = |url: &NodeUrl| format!("http://{}", url.authority());
+        let has_earlier = |url: &&NodeUrl| loaded.nodes.contains_key(&earlier(url));
+        if was.len() == names.len() && urls.iter().all(has_earlier) {
+            let named = urls.iter().map(|url| format!("{}={url}", earlier(url)));
             return Err(MembershipError::UrlsAreNames {
                 list: named.collect::<Vec<_>>().join(","),
             });
         }
-        let was: Vec<&str> = loaded.nodes.keys().map(String::as_str).collect();
-        let is: Vec<&str> = members.names().collect();
         return Err(MembershipError::OtherNodes {
             was: was.join(", "),
-            is: is.join(", "),
+            is: names.join(", "),
         });
     }
     if loaded.own_name != members.own_name() {

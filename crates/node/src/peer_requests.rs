@@ -49,7 +49,6 @@ impl RequestHandler for PeerRequests {
 
 /// How this node is, in time for `deadline` on the monotonic clock.
 pub(crate) async fn report(node: &Node, peers: &Peers, deadline: Duration) -> NodeReport {
-    let links = || peers.ids().map(|node| peers.status(node)).collect();
-    let see = || (node.snapshot(), links());
+    let see = || (node.snapshot(), peers.statuses());
     node.report.tell(deadline, see).await
 }

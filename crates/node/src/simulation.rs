@@ -289,7 +289,8 @@ impl SimulatedNode {
     /// How many hints wait for others, and for this node's own store.
     #[must_use]
     pub fn hints_waiting(&self) -> u64 {
-        let nodes = self.node.config.members.ids();
+        let layout = self.node.layout();
+        let nodes = layout.members().ids();
         nodes.map(|node| self.node.hints.waiting(node).hints).sum()
     }
 
@@ -306,6 +307,7 @@ impl SimulatedNode {
             dropped_for_age,
             dropped_obsolete,
             dropped_damaged,
+            dropped_with_peer,
         } = self.node.hints.statistics();
         dropped_from_queue
             + dropped_unwritten
@@ -313,6 +315,7 @@ impl SimulatedNode {
             + dropped_for_age
             + dropped_obsolete
             + dropped_damaged
+            + dropped_with_peer
     }
 
     /// The hints that wait on the disk.

@@ -18,8 +18,8 @@
 //! that no store could answer anyway.
 
 use base::Timestamp;
-use cluster::{NodeId, Placement};
 use lsm::NonOwned;
+use membership::Layouts;
 use replica::SharedBounds;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire};
@@ -35,10 +35,8 @@ pub struct NonOwnedStatus {
 
 /// What compaction asks about non-owned copies.
 pub struct NonOwnedRule {
-    /// Which nodes are the replicas of a key.
-    pub placement: Arc<Placement>,
-    /// This node.
-    pub own: NodeId,
+    /// The layout in force.
+    pub layouts: Layouts,
     /// The bound below which non-owned copies may go.
     pub bounds: Arc<SharedBounds>,
     /// Whether the data folder is one of a cluster of these nodes, this store is a voter, and
@@ -50,13 +48,15 @@ impl NonOwnedRule {
     /// What the engine is told.
     pub fn for_engine(self) -> NonOwned {
         let Self {
-            placement,
-            own,
+            layouts,
             bounds,
             are_all_whole,
         } = self;
         NonOwned {
-            is_non_owned: Arc::new(move |key, copies| !placement.is_replica(own, key, copies)),
+            is_non_owned: Arc::new(move |key, copies| {
+                let layout = layouts.peek();
+                !layout.is_replica(layout.members().own(), key, copies)
+            }),
             gc_threshold: Arc::new(move || {
                 if are_all_whole.load(Acquire) {
                     bounds.non_owned_below()
@@ -72,13 +72,17 @@ impl NonOwnedRule {
 mod tests {
     use super::*;
     use cluster::repair::{ShownBelow, StoreRecord, StoreState};
+    use cluster::{Layout, NodeId};
     use std::sync::atomic::Ordering::Relaxed;
 
     #[test]
     fn non_owned_is_what_other_nodes_keep_and_goes_only_while_all_are_whole() {
-        let placement = Arc::new(Placement::new(["a", "b", "c"]));
+        let layout = Layout::named(&["a", "b", "c"], NodeId::new(0)).unwrap();
         let are_all_whole = Arc::<AtomicBool>::default();
-        let last = placement.preference_list(b"key", 3)[2];
+        let own = layout.members().own();
+        let last = |key: &[u8]| layout.preference_list(key, 3)[2];
+        let key = (0..u8::MAX).map(|key| [key]).find(|key| last(key) == own);
+        let key = key.unwrap();
         let (below, members) = (Timestamp::from_u64(7), 0x1234);
         let record = StoreRecord {
             non_owned: ShownBelow { below, members },
@@ -89,13 +93,12 @@ mod tests {
         assert_eq!(of_other_members.non_owned_below(), Timestamp::ZERO);
         let shared = SharedBounds::of(state, members);
         let rule = NonOwnedRule {
-            placement,
-            own: last,
+            layouts: Layouts::new(layout),
             bounds: Arc::new(shared),
             are_all_whole: Arc::clone(&are_all_whole),
         };
         let non_owned = rule.for_engine();
-        let is_non_owned = |copies| (non_owned.is_non_owned)(b"key", copies);
+        let is_non_owned = |copies| (non_owned.is_non_owned)(&key, copies);
         assert!(is_non_owned(1) && is_non_owned(2) && !is_non_owned(3));
         assert_eq!((non_owned.gc_threshold)(), Timestamp::ZERO);
         are_all_whole.store(true, Relaxed);

@@ -1,79 +1,124 @@
 //! The nodes of the cluster, as one runtime sees and reaches them.
 
 use crate::timestamps::TimestampAllocator;
-use cluster::{Members, NodeId, NodeUrl, Placement, PreferenceList};
+use cluster::{Layout, Member, Members, NodeId, NodeTable, NodeUrl, PreferenceList};
 use peer::{Link, LinkStatus};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The links of one runtime to the other nodes.
 pub struct Peers {
-    members: Members,
-    placement: Arc<Placement>,
+    own: NodeId,
+    /// The layout that this runtime has adopted.
+    layout: RefCell<Arc<Layout>>,
     timestamps: Arc<TimestampAllocator>,
-    /// By node; none for this node.
-    links: Vec<Option<Rc<Link>>>,
-    /// By node: whether its link was down at the last check.
-    were_down: RefCell<Vec<bool>>,
+    /// None for this node.
+    links: RefCell<NodeTable<PeerLink>>,
+}
+
+/// The link to a peer.
+struct PeerLink {
+    link: Rc<Link>,
+    /// Whether it was down at the last check.
+    was_down: Cell<bool>,
 }
 
 impl Peers {
-    /// All nodes; `link` makes the link to each of the others.
+    /// The nodes of a layout; `link` makes the link to each of the others.
     pub fn new(
-        members: Members,
-        placement: Arc<Placement>,
+        layout: Arc<Layout>,
         timestamps: Arc<TimestampAllocator>,
-        link: impl Fn(NodeId) -> Rc<Link>,
+        link: impl Fn(&Member) -> Rc<Link>,
     ) -> Rc<Self> {
-        let nodes = members.names().len();
-        let links = members
-            .ids()
-            .map(|node| (node != members.own()).then(|| link(node)))
-            .collect();
-        Rc::new(Self {
-            were_down: RefCell::new(vec![true; nodes]),
-            members,
-            placement,
+        let peers = Self {
+            own: layout.members().own(),
+            layout: RefCell::new(Arc::clone(&layout)),
             timestamps,
-            links,
-        })
+            links: RefCell::default(),
+        };
+        peers.adopt(layout, link);
+        Rc::new(peers)
+    }
+
+    /// Adopts a layout: `link` makes the links to the nodes that have joined or moved, which are
+    /// returned, and the calls over the links to those that have left end.
+    pub fn adopt(&self, layout: Arc<Layout>, link: impl Fn(&Member) -> Rc<Link>) -> Vec<Rc<Link>> {
+        let mut begun = Vec::new();
+        let mut ended = Vec::new();
+        {
+            let mut links = self.links.borrow_mut();
+            let is_to = |peer: &PeerLink, node: &Member| {
+                peer.link.name() == node.name() && peer.link.url() == node.url()
+            };
+            links.retain(|node, peer| {
+                let stays = layout
+                    .members()
+                    .get(node)
+                    .is_some_and(|node| is_to(peer, node));
+                if !stays {
+                    ended.push(Rc::clone(&peer.link));
+                }
+                stays
+            });
+            for (node, member) in layout.members().others() {
+                links.get_or_insert_with(node, || {
+                    let link = link(member);
+                    begun.push(Rc::clone(&link));
+                    PeerLink {
+                        link,
+                        was_down: Cell::new(true),
+                    }
+                });
+            }
+        }
+        *self.layout.borrow_mut() = layout;
+        for link in ended {
+            link.close();
+        }
+        begun
+    }
+
+    /// The layout that this runtime has adopted.
+    pub fn layout(&self) -> Arc<Layout> {
+        Arc::clone(&self.layout.borrow())
+    }
+
+    /// How many nodes there are.
+    pub fn nodes(&self) -> u8 {
+        self.layout.borrow().members().count()
     }
 
     /// Whether there are no other nodes.
     pub fn is_single_node(&self) -> bool {
-        self.members.is_single_node()
-    }
-
-    /// How many nodes there are.
-    pub fn nodes(&self) -> usize {
-        self.links.len()
-    }
-
-    /// All nodes.
-    pub fn ids(&self) -> impl Iterator<Item = NodeId> + use<> {
-        self.members.ids()
+        self.layout.borrow().members().is_single_node()
     }
 
     /// This node.
     pub fn own(&self) -> NodeId {
-        self.members.own()
+        self.own
     }
 
     /// Whether it is this node.
     pub fn is_own(&self, node: NodeId) -> bool {
-        node == self.members.own()
+        node == self.own
     }
 
     /// The first `from` nodes of a key's preference list.
     pub fn preference_list(&self, key: &[u8], from: u8) -> PreferenceList {
-        self.placement.preference_list(key, from)
+        self.layout.borrow().preference_list(key, from)
+    }
+
+    /// Whether a node is one of the first `from` of a key's preference list.
+    pub fn is_replica(&self, node: NodeId, key: &[u8], from: u8) -> bool {
+        self.layout.borrow().is_replica(node, key, from)
     }
 
     /// Whether a node is known not to answer.
     pub fn is_down(&self, node: NodeId) -> bool {
-        self.link(node).is_some_and(|link| link.is_down())
+        let links = self.links.borrow();
+        links.get(node).is_some_and(|peer| peer.link.is_down())
     }
 
     /// The state of the link to another node.
@@ -81,34 +126,44 @@ impl Peers {
         self.link(node).map(|link| link.status())
     }
 
-    /// The URL of a node.
-    pub fn url_of(&self, node: NodeId) -> &NodeUrl {
-        self.members.url(node)
+    /// The states of the links to the other nodes.
+    pub fn statuses(&self) -> NodeTable<LinkStatus> {
+        let links = self.links.borrow();
+        links
+            .iter()
+            .map(|(node, peer)| (node, peer.link.status()))
+            .collect()
+    }
+
+    /// The URL of a node, for people.
+    pub fn url_of(&self, node: NodeId) -> String {
+        let layout = self.layout.borrow();
+        let url = layout.members().url(node);
+        url.map_or_else(|| Members::NO_NAME.to_owned(), NodeUrl::to_string)
     }
 
     /// Ends the calls whose time is over, reports the peers' clocks, and returns the nodes
     /// that are up and were down at the last check.
     pub fn end_overdue(&self, now: Duration) -> Vec<NodeId> {
-        for link in self.links.iter().flatten() {
+        // An answer may make calls.
+        for link in self.links() {
             link.expire(now);
         }
         self.report_clocks();
-        let mut were_down = self.were_down.borrow_mut();
-        let peers = self.members.peers();
-        peers
-            .filter(|node| {
-                let is_down = self.is_down(*node);
-                std::mem::replace(&mut were_down[node.index()], is_down) && !is_down
-            })
-            .collect()
+        let links = self.links.borrow();
+        let is_back = |peer: &PeerLink| {
+            let is_down = peer.link.is_down();
+            peer.was_down.replace(is_down) && !is_down
+        };
+        let back = links.iter().filter(|(_, peer)| is_back(peer));
+        back.map(|(node, _)| node).collect()
     }
 
     /// Reports to `timestamps` what the links know about the other nodes' clocks.
     fn report_clocks(&self) {
         let timestamps = &self.timestamps;
-        for node in self.members.peers() {
-            let link = self.link(node);
-            if let Some(ahead_ms) = link.and_then(|link| link.ahead_of_monotonic_ms()) {
+        for (node, peer) in self.links.borrow().iter() {
+            if let Some(ahead_ms) = peer.link.ahead_of_monotonic_ms() {
                 timestamps.record_clock(node, ahead_ms);
             }
         }
@@ -116,12 +171,13 @@ impl Peers {
     }
 
     /// The links to all other nodes.
-    pub fn links(&self) -> impl Iterator<Item = &Rc<Link>> {
-        self.links.iter().flatten()
+    pub fn links(&self) -> Vec<Rc<Link>> {
+        let links = self.links.borrow();
+        links.values().map(|peer| Rc::clone(&peer.link)).collect()
     }
 
     /// The link to another node.
-    pub fn link(&self, node: NodeId) -> Option<&Rc<Link>> {
-        self.links.get(node.index())?.as_ref()
+    pub fn link(&self, node: NodeId) -> Option<Rc<Link>> {
+        Some(Rc::clone(&self.links.borrow().get(node)?.link))
     }
 }

@@ -18,7 +18,7 @@ pub const LONG_VALUE_BYTES: usize = 64 << 10;
 #[derive(Debug)]
 pub struct Quota {
     used: AtomicUsize,
-    max: usize,
+    max: AtomicUsize,
     /// The amount of the one reservation that is larger than the whole quota; 0 while there is
     /// none.
     oversized: AtomicUsize,
@@ -46,7 +46,7 @@ impl Quota {
     pub fn with_line(max: usize, waiting_max: usize) -> Arc<Self> {
         Arc::new(Self {
             used: AtomicUsize::new(0),
-            max,
+            max: AtomicUsize::new(max),
             oversized: AtomicUsize::new(0),
             line: Line::new(waiting_max),
         })
@@ -55,7 +55,12 @@ impl Quota {
     /// The size of the quota.
     #[must_use]
     pub fn max(&self) -> usize {
-        self.max
+        self.max.load(Ordering::Relaxed)
+    }
+
+    /// Changes the size of the quota. What was taken of a larger one stays taken.
+    pub fn resize(&self, max: usize) {
+        self.max.store(max, Ordering::Relaxed);
     }
 
     /// How much of it is taken, with what lies beside it.
@@ -65,12 +70,12 @@ impl Quota {
 
     /// Whether at least half of it is taken.
     pub fn is_half_used(&self) -> bool {
-        self.used() >= self.max / 2
+        self.used() >= self.max() / 2
     }
 
     /// How much of it is free.
     pub fn left(&self) -> usize {
-        self.max.saturating_sub(self.used.load(Ordering::SeqCst))
+        self.max().saturating_sub(self.used.load(Ordering::SeqCst))
     }
 
     /// How many wait for a part.
@@ -105,7 +110,7 @@ impl Quota {
     /// # Errors
     /// [`Refused`] if less is left, or if another one lies beside the quota.
     pub fn try_reserve_oversized(self: &Arc<Self>, amount: usize) -> Result<Reservation, Refused> {
-        if amount <= self.max {
+        if amount <= self.max() {
             return self.try_reserve(amount);
         }
         let order = Ordering::Relaxed;
@@ -143,7 +148,7 @@ impl Quota {
         amount: usize,
         site: &WaitSite,
     ) -> Result<Reservation, Refused> {
-        let amount = amount.min(self.max.max(1));
+        let amount = amount.min(self.max().max(1));
         // This overtakes nobody.
         if self.waiting() == 0
             && let Ok(reservation) = self.try_reserve(amount)
@@ -228,7 +233,7 @@ impl Reservation {
             .used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
                 used.checked_add(amount)
-                    .filter(|sum| *sum <= self.quota.max)
+                    .filter(|sum| *sum <= self.quota.max())
             })
             .map_err(|_| Refused)?;
         self.amount += amount;
@@ -239,7 +244,7 @@ impl Reservation {
     /// waits for nobody, and the other half is for those who have nothing yet. Returns whether it
     /// has more.
     pub fn grow_within_half(&mut self, amount: usize) -> bool {
-        self.quota.used().saturating_add(amount) <= self.quota.max / 2
+        self.quota.used().saturating_add(amount) <= self.quota.max() / 2
             && self.quota.waiting() == 0
             && self.grow(amount).is_ok()
     }

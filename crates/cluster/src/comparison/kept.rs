@@ -6,8 +6,8 @@
 //! [`KeptScope`], although a value that has expired may be a tombstone on one of them.
 
 use super::digest::{Digest, Item, is_dead_at};
+use crate::layout::Layout;
 use crate::members::NodeId;
-use crate::placement::Placement;
 use base::{EntryRef, Timestamp};
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct KeptScope {
     /// Where keys belong.
-    pub placement: Arc<Placement>,
+    pub layout: Arc<Layout>,
     /// Only the keys of which both nodes are replicas, if there are two.
     pub both: Option<[NodeId; 2]>,
     /// A key whose newest version is above it does not count. What has expired by it is
@@ -32,10 +32,9 @@ impl KeptScope {
         let is_collected = entry.timestamp() < self.gc_threshold && is_dead_at(entry, self.cut);
         entry.timestamp() <= self.cut
             && !is_collected
-            && self.both.is_none_or(|both| {
-                let replicas = self.placement.replicas(entry.key(), entry.copies());
-                both.iter().all(|node| replicas.contains(node))
-            })
+            && self
+                .both
+                .is_none_or(|both| self.layout.are_replicas(both, entry.key(), entry.copies()))
     }
 }
 
@@ -78,7 +77,7 @@ mod tests {
 
     fn scope() -> KeptScope {
         KeptScope {
-            placement: Arc::new(Placement::new(["a", "b", "c"])),
+            layout: Arc::new(Layout::named(&["a", "b", "c"], NodeId::new(0)).unwrap()),
             both: None,
             cut: Timestamp::from_unix_ms(CUT_MS),
             gc_threshold: Timestamp::ZERO,

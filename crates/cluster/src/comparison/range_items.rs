@@ -3,8 +3,8 @@
 use super::bounds::KeyBounds;
 use super::digest::{Digest, Item};
 use super::kind::RepairKind;
+use crate::layout::Layout;
 use crate::members::NodeId;
-use crate::placement::Placement;
 use base::{Entry, EntryRef, Timestamp};
 
 /// The items of a range, with their keys, in the order of the keys.
@@ -31,7 +31,7 @@ struct KeyItem {
 #[derive(Clone, Copy, Debug)]
 pub struct Comparison<'a> {
     /// Where keys belong.
-    pub placement: &'a Placement,
+    pub layout: &'a Layout,
     /// This node.
     pub own: NodeId,
     /// What the session compares.
@@ -73,7 +73,7 @@ impl Comparison<'_> {
         if peer == self.own || !self.concerns(item, key, peer) {
             return false;
         }
-        let replicas = self.placement.replicas(key, item.copies);
+        let replicas = self.layout.replicas(key, item.copies);
         if !replicas.contains(&self.own) {
             return replicas.contains(&peer);
         }
@@ -81,12 +81,12 @@ impl Comparison<'_> {
         self.kind == RepairKind::Incremental
             && item.copies < reach
             && !replicas.contains(&peer)
-            && self.placement.preference_list(key, reach).contains(&peer)
+            && self.layout.preference_list(key, reach).contains(&peer)
     }
 
     /// The place of this node in the preference list of a key, from 1 on.
     fn place_of_own(&self, key: &[u8]) -> u8 {
-        let preference_list = self.placement.preference_list(key, u8::MAX);
+        let preference_list = self.layout.preference_list(key, u8::MAX);
         let before = preference_list.iter().position(|node| *node == self.own);
         // At most 255 nodes are ranked.
         before.map_or(u8::MAX, |before| before as u8 + 1)
@@ -207,7 +207,7 @@ impl RangeItems {
                 return false;
             }
             let both = [peer, comparison.own];
-            comparison.placement.are_replicas(both, key, item.copies)
+            comparison.layout.are_replicas(both, key, item.copies)
         };
         let shared = self.items[before..].iter().filter(is_shared);
         shared.map(|item| (self.key(item), item.item))
@@ -222,7 +222,7 @@ impl RangeItems {
         let reach_max = comparison.reaches.iter().copied().max().unwrap_or(0);
         for item in &self.items {
             let key = self.key(item);
-            let replicas = comparison.placement.replicas(key, item.copies);
+            let replicas = comparison.layout.replicas(key, item.copies);
             summary.single_copies += u32::from(item.copies == 1);
             let is_replica = replicas.contains(&comparison.own);
             if is_replica {
@@ -292,8 +292,8 @@ mod tests {
     use super::*;
     use base::Expiry;
 
-    fn placement() -> Placement {
-        Placement::new(["a", "b", "c", "d", "e"])
+    fn layout() -> Layout {
+        Layout::named(&["a", "b", "c", "d", "e"], NodeId::new(0)).unwrap()
     }
 
     fn timestamp(ms: u64) -> Timestamp {
@@ -315,9 +315,9 @@ mod tests {
         vec![KeyBounds::everything(); 5]
     }
 
-    fn full<'a>(placement: &'a Placement, own: NodeId, bounds: &'a [KeyBounds]) -> Comparison<'a> {
+    fn full<'a>(layout: &'a Layout, own: NodeId, bounds: &'a [KeyBounds]) -> Comparison<'a> {
         Comparison {
-            placement,
+            layout,
             own,
             kind: RepairKind::Full,
             bounds,
@@ -327,10 +327,10 @@ mod tests {
 
     #[test]
     fn digests_are_over_what_each_node_shares() {
-        let (items, placement, bounds) = (items(), placement(), everything());
+        let (items, layout, bounds) = (items(), layout(), everything());
         let mut non_owned = 0;
         for own in (0..5).map(NodeId::new) {
-            let comparison = full(&placement, own, &bounds);
+            let comparison = full(&layout, own, &bounds);
             let summary = items.summary(&comparison);
             for (index, digest) in summary.digests.iter().enumerate() {
                 let node = NodeId::new(index as u8);
@@ -354,7 +354,7 @@ mod tests {
 
     #[test]
     fn what_is_below_its_bound_is_passed_over() {
-        let (items, placement) = (items(), placement());
+        let (items, layout) = (items(), layout());
         let steps = [
             (Vec::new(), timestamp(30)),
             (b"key-50".to_vec(), timestamp(90)),
@@ -362,7 +362,7 @@ mod tests {
         let bounds = vec![KeyBounds::from_steps(steps); 5];
         // The keys 30 to 49, and 90 to 99, at each of their replicas.
         let shared_at = |own| {
-            let digests = items.summary(&full(&placement, own, &bounds)).digests;
+            let digests = items.summary(&full(&layout, own, &bounds)).digests;
             digests[own.index()].items
         };
         let total: u64 = (0..5).map(NodeId::new).map(shared_at).sum();
@@ -371,13 +371,13 @@ mod tests {
 
     #[test]
     fn non_owned_copies_are_announced_to_their_replicas() {
-        let (items, placement, bounds) = (items(), placement(), everything());
+        let (items, layout, bounds) = (items(), layout(), everything());
         let own = NodeId::new(0);
-        let comparison = full(&placement, own, &bounds);
+        let comparison = full(&layout, own, &bounds);
         let mut announced = 0;
         for peer in (0..5).map(NodeId::new) {
             for (key, _, copies) in items.announced_to(&comparison, peer) {
-                let replicas = placement.preference_list(key, copies);
+                let replicas = layout.preference_list(key, copies);
                 assert!(replicas.contains(&peer) && !replicas.contains(&own));
                 announced += 1;
             }
@@ -389,14 +389,14 @@ mod tests {
 
     #[test]
     fn an_incremental_repair_tells_those_that_may_keep_an_older_version_of_more_copies() {
-        let (placement, bounds) = (placement(), everything());
-        let preference_list = placement.preference_list(b"k", 5);
+        let (layout, bounds) = (layout(), everything());
+        let preference_list = layout.preference_list(b"k", 5);
         let mut items = RangeItems::default();
         let entry = Entry::value(b"k", timestamp(1), b"v", Expiry::NEVER, 1);
         items.push(entry.lend(), timestamp(200));
         let told = |kind, reaches: &[u8]| {
             let comparison = Comparison {
-                placement: &placement,
+                layout: &layout,
                 own: preference_list[0],
                 kind,
                 bounds: &bounds,
@@ -427,10 +427,10 @@ mod tests {
 
     #[test]
     fn a_part_is_taken_out_and_the_rest_stays() {
-        let placement = placement();
+        let layout = layout();
         let mut rest = items();
         let bounds = everything();
-        let comparison = full(&placement, NodeId::new(0), &bounds);
+        let comparison = full(&layout, NodeId::new(0), &bounds);
         let whole = rest.summary(&comparison).digests;
         let first = rest.take_below(Some(b"key-30"));
         let second = rest.take_below(Some(b"key-30"));
@@ -477,9 +477,9 @@ mod tests {
         for (number, ms) in [(5, 1), (10, 60), (15, 1), (20, 50), (30, 50), (40, 1)] {
             expected.push(entry(number, ms).lend(), timestamp(200));
         }
-        let (placement, bounds) = (placement(), everything());
-        let own = placement.preference_list(b"key-05", 1)[0];
-        let comparison = full(&placement, own, &bounds);
+        let (layout, bounds) = (layout(), everything());
+        let own = layout.preference_list(b"key-05", 1)[0];
+        let comparison = full(&layout, own, &bounds);
         for node in 0..5 {
             let keys = |items: &RangeItems| {
                 let shared = items.shared_keys(&comparison, NodeId::new(node), b"");
@@ -504,23 +504,23 @@ mod tests {
         for entry in &arrived {
             expected.push(entry.lend(), timestamp(200));
         }
-        let (placement, bounds) = (placement(), everything());
+        let (layout, bounds) = (layout(), everything());
         for own in (0..5).map(NodeId::new) {
-            let comparison = full(&placement, own, &bounds);
+            let comparison = full(&layout, own, &bounds);
             assert_eq!(items.summary(&comparison), expected.summary(&comparison));
         }
     }
 
     #[test]
     fn what_is_shared_is_given_from_a_key_on() {
-        let (items, placement) = (items(), placement());
+        let (items, layout) = (items(), layout());
         let steps = [
             (Vec::new(), timestamp(30)),
             (b"key-50".to_vec(), timestamp(90)),
         ];
         for bounds in [everything(), vec![KeyBounds::from_steps(steps); 5]] {
             let (own, peer) = (NodeId::new(0), NodeId::new(1));
-            let comparison = full(&placement, own, &bounds);
+            let comparison = full(&layout, own, &bounds);
             let all: Vec<_> = items.shared_keys(&comparison, peer, b"").collect();
             for from in [&b"key-00"[..], b"key-42", b"key-425", b"key-95", b"l"] {
                 let expected = all.iter().filter(|(key, _)| *key >= from).copied();

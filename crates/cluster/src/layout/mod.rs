@@ -18,7 +18,7 @@ pub(crate) use quorum::Group;
 pub use quorum::{Quorum, WhichList};
 pub use transitions::{MemberReport, Progress, Reports, WaitsFor};
 
-use crate::members::{Members, NodeId};
+use crate::members::{Member, Members, NodeId, NodeTable};
 use crate::placement::PreferenceList;
 
 /// The number of a list of members: 0 for the nodes that form the cluster, and one more with each
@@ -57,6 +57,19 @@ impl Layout {
             placements: Placements::from(&members),
             members,
         }
+    }
+
+    /// That of nodes with these names on this machine, whose IDs are their places, as `own` sees
+    /// them; for tests. `None` if a name is none, or `own` has no name.
+    #[must_use]
+    pub fn named(names: &[&str], own: NodeId) -> Option<Self> {
+        let nodes = (0..=u8::MAX).map(NodeId::new).zip(names);
+        let nodes = nodes.map(|(id, name)| {
+            let url = format!("http://[::1]:{}", id.index() + 1).parse().ok()?;
+            Some((id, Member::named(name, url).ok()?))
+        });
+        let nodes: Option<NodeTable<Member>> = nodes.collect();
+        Members::with_ids(nodes?, own).map(Self::founding)
     }
 
     /// The number of this list of members.

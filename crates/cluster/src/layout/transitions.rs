@@ -33,8 +33,8 @@
 //! left the list: it may not know of the change, or have been found equal with nobody.
 
 use super::{Epoch, ListedMember, Lists, MemberList, Phase, WhichList};
+use crate::members::NodeTable;
 use crate::members::{NodeId, NodeSet};
-use crate::node_table::NodeTable;
 
 /// What the members have reported of a change, as far as a node has heard. It only grows.
 #[derive(Clone, Debug, Default)]

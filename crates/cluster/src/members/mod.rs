@@ -1,22 +1,26 @@
-//! The static list of all nodes of a cluster.
+//! The list of all nodes of a cluster.
 //!
 //! A node's name identifies it: it places keys, and peers remember it. Its URL only says where to
 //! reach it, so a node with an explicit name can move to another address. Without one, its name is
 //! the host and the port of its URL. The scheme is not part of the name, because no key may move
 //! when a cluster moves to `https`.
 //!
-//! Invariants of [`Members`]: the nodes are sorted by name bytewise, so that all
-//! nodes of a cluster give them the same IDs; no name, and no host with its port, occurs twice; there
-//! are 1 to [`NODES_MAX`] nodes, and one of them is this node.
+//! The nodes that form a cluster have their IDs by the order of their names bytewise, so that all of
+//! them give each other the same ones. A node that joins later has the next ID.
+//!
+//! Invariants of [`Members`]: no name, and no host with its port, occurs twice; there are 1 to
+//! [`NODES_MAX`] nodes, and one of them is this node.
 
 mod node_id;
 mod node_set;
+mod node_table;
 mod node_url;
 #[cfg(test)]
 mod tests;
 
 pub use node_id::{NODES_MAX, NodeId};
 pub use node_set::NodeSet;
+pub use node_table::NodeTable;
 pub use node_url::{NodeUrl, NodeUrlError};
 
 use std::str::FromStr;
@@ -129,9 +133,10 @@ impl FromStr for Member {
 /// All nodes of a cluster, as one of them sees them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Members {
-    /// Sorted by name.
-    nodes: Vec<Member>,
+    nodes: NodeTable<Member>,
     own: NodeId,
+    /// The entry of this node.
+    own_member: Member,
 }
 
 /// Why a list of nodes is not a cluster.
@@ -178,16 +183,21 @@ pub enum MembersError {
 }
 
 impl Members {
+    /// What stands for the name of a node that has left the cluster.
+    pub const NO_NAME: &str = "(removed)";
+
     /// A node without peers. Its port may be 0 until the port is known.
     #[must_use]
     pub fn single_node(node: Member) -> Self {
+        let own = NodeId::new(0);
         Self {
-            nodes: vec![node],
-            own: NodeId::new(0),
+            nodes: [(own, node.clone())].into_iter().collect(),
+            own,
+            own_member: node,
         }
     }
 
-    /// The cluster of these nodes, which come in any order, as the node at `own`
+    /// The cluster that these nodes form, which come in any order, as the node at `own`
     /// sees it.
     ///
     /// # Errors
@@ -216,25 +226,41 @@ impl Members {
             let name = pair[0].name.clone();
             return Err(MembersError::NameTwice { name });
         }
-        let own = nodes
-            .iter()
-            .position(|node| node.url == *own)
-            .and_then(|index| u8::try_from(index).ok())
+        let listed = (0..=u8::MAX)
             .map(NodeId::new)
-            .ok_or_else(|| {
-                let listed = nodes
-                    .iter()
-                    .find(|node| node.url.authority() == own.authority());
-                let own = own.clone();
-                match listed {
-                    Some(node) => MembersError::OtherScheme {
-                        listed: node.url.clone(),
-                        own,
-                    },
-                    None => MembersError::OwnMissing { own },
-                }
-            })?;
-        Ok(Self { nodes, own })
+            .zip(&nodes)
+            .find(|(_, node)| node.url == *own)
+            .map(|(id, node)| (id, node.clone()));
+        let (own, own_member) = listed.ok_or_else(|| {
+            let listed = nodes
+                .iter()
+                .find(|node| node.url.authority() == own.authority());
+            let own = own.clone();
+            match listed {
+                Some(node) => MembersError::OtherScheme {
+                    listed: node.url.clone(),
+                    own,
+                },
+                None => MembersError::OwnMissing { own },
+            }
+        })?;
+        Ok(Self {
+            nodes: (0..=u8::MAX).map(NodeId::new).zip(nodes).collect(),
+            own,
+            own_member,
+        })
+    }
+
+    /// These nodes with these IDs, as the node `own` sees them; `None` if it is not one of them.
+    /// Whoever made the list has seen to it that no name and no URL occurs twice.
+    #[must_use]
+    pub fn with_ids(nodes: NodeTable<Member>, own: NodeId) -> Option<Self> {
+        let own_member = nodes.get(own)?.clone();
+        Some(Self {
+            nodes,
+            own,
+            own_member,
+        })
     }
 
     /// The ID of this node.
@@ -244,8 +270,7 @@ impl Members {
     }
 
     /// The ID that this node puts into its timestamps: 0 for a node without
-    /// peers, and from 1 in a cluster, in the order of names. It fits, because a
-    /// cluster has at most [`NODES_MAX`] nodes.
+    /// peers, and otherwise one more than its ID. It fits, because the greatest ID is 254.
     #[must_use]
     pub fn id_in_timestamps(&self) -> u8 {
         if self.is_single_node() {
@@ -257,13 +282,13 @@ impl Members {
     /// The name of this node.
     #[must_use]
     pub fn own_name(&self) -> &str {
-        self.name(self.own)
+        &self.own_member.name
     }
 
     /// The URL of this node.
     #[must_use]
     pub fn own_url(&self) -> &NodeUrl {
-        self.url(self.own)
+        &self.own_member.url
     }
 
     /// How many nodes there are: at least one.
@@ -279,40 +304,77 @@ impl Members {
         self.nodes.len() == 1
     }
 
-    /// The name of a node of this cluster.
+    /// A node of this cluster; `None` if no node has this ID.
     #[must_use]
-    pub fn name(&self, node: NodeId) -> &str {
-        &self.nodes[node.index()].name
+    pub fn get(&self, node: NodeId) -> Option<&Member> {
+        self.nodes.get(node)
     }
 
-    /// The URL of a node of this cluster.
+    /// Whether a node is one of this cluster.
     #[must_use]
-    pub fn url(&self, node: NodeId) -> &NodeUrl {
-        &self.nodes[node.index()].url
+    pub fn contains(&self, node: NodeId) -> bool {
+        self.nodes.contains(node)
+    }
+
+    /// The name of a node of this cluster, for people: [`Members::NO_NAME`] if no node has this
+    /// ID.
+    #[must_use]
+    pub fn name(&self, node: NodeId) -> &str {
+        self.get(node).map_or(Self::NO_NAME, Member::name)
+    }
+
+    /// The URL of a node of this cluster; `None` if no node has this ID.
+    #[must_use]
+    pub fn url(&self, node: NodeId) -> Option<&NodeUrl> {
+        self.get(node).map(Member::url)
     }
 
     /// The IDs of all nodes, ascending.
-    pub fn ids(&self) -> impl ExactSizeIterator<Item = NodeId> + use<> {
-        (0..self.count()).map(NodeId::new)
+    pub fn ids(&self) -> impl Iterator<Item = NodeId> {
+        self.nodes.ids()
+    }
+
+    /// All IDs up to the greatest one of a node, with those that no node has: the places of a list
+    /// by node ID.
+    pub fn places(&self) -> impl ExactSizeIterator<Item = NodeId> + use<> {
+        let count = self.ids().last().map_or(0, |last| last.index() + 1);
+        // An ID is less than 255.
+        (0..u8::try_from(count).unwrap_or(u8::MAX)).map(NodeId::new)
     }
 
     /// The IDs of all nodes but this one, ascending.
-    pub fn peers(&self) -> impl Iterator<Item = NodeId> + use<> {
-        let own = self.own;
-        self.ids().filter(move |node| *node != own)
+    pub fn peers(&self) -> impl Iterator<Item = NodeId> {
+        self.ids().filter(|node| *node != self.own)
+    }
+
+    /// All nodes, by ascending IDs.
+    pub fn iter(&self) -> impl Iterator<Item = (NodeId, &Member)> {
+        self.nodes.iter()
+    }
+
+    /// All nodes but this one, by ascending IDs.
+    pub fn others(&self) -> impl Iterator<Item = (NodeId, &Member)> {
+        self.iter().filter(|(node, _)| *node != self.own)
     }
 
     /// The names of all nodes, in the order of their IDs.
-    pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.nodes.iter().map(|node| node.name.as_str())
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.nodes.values().map(Member::name)
+    }
+
+    /// The names of all nodes, ascending bytewise.
+    #[must_use]
+    pub fn sorted_names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.names().collect();
+        names.sort_unstable();
+        names
     }
 
     /// The ID of the node with this name.
     #[must_use]
     pub fn id_of(&self, name: &str) -> Option<NodeId> {
-        let compare = |node: &Member| node.name.as_bytes().cmp(name.as_bytes());
-        let index = self.nodes.binary_search_by(compare).ok()?;
-        u8::try_from(index).ok().map(NodeId::new)
+        let mut nodes = self.iter();
+        nodes.find(|(_, node)| node.name == name).map(|(id, _)| id)
     }
 
     /// A hash of the list, by which nodes see whether they have the same one. It
@@ -320,7 +382,7 @@ impl Members {
     #[must_use]
     pub fn names_hash(&self) -> u64 {
         let mut hash = Xxh3Default::new();
-        for name in self.names() {
+        for name in self.sorted_names() {
             // The length comes first, so that `ab`, `c` differs from `a`, `bc`.
             hash.update(&(name.len() as u64).to_le_bytes());
             hash.update(name.as_bytes());
@@ -331,22 +393,23 @@ impl Members {
     /// Whether all nodes run on this machine, and no other machine can reach them.
     #[must_use]
     pub fn is_loopback_only(&self) -> bool {
-        self.nodes.iter().all(|node| node.url.is_loopback())
+        self.nodes.values().all(|node| node.url.is_loopback())
     }
 
     /// Sets this node's port, if it is 0. If the node has no name of its own, its name
     /// changes too.
     pub fn set_own_port(&mut self, port: u16) {
-        let own = &mut self.nodes[self.own.index()];
+        let own = &mut self.own_member;
         if own.url.port() != 0 {
             return;
         }
         let url = own.url.with_port(port);
-        // Only a node without peers has port 0, so its new name changes no order.
+        // Only a node without peers has port 0, so its new name changes no ID.
         if own.name == own.url.authority() {
             own.name = url.authority();
         }
         own.url = url;
+        self.nodes.insert(self.own, own.clone());
     }
 }
 

@@ -108,8 +108,8 @@ fn a_cluster_has_at_most_255_nodes() {
     };
     let most = members(&list(255), "http://a:255").unwrap();
     assert_eq!(most.count(), 255);
-    assert_eq!(most.ids().len(), 255);
-    assert_eq!(most.url(most.own()).port(), 255);
+    assert_eq!(most.ids().count(), 255);
+    assert_eq!(most.own_url().port(), 255);
     let error = members(&list(256), "http://a:1").unwrap_err();
     assert_eq!(error, MembersError::TooMany { nodes: 256 });
 }
@@ -186,4 +186,37 @@ fn the_id_in_timestamps_counts_from_1_and_is_0_without_peers() {
         ids.into_iter().collect::<Vec<_>>(),
         (1..=255).collect::<Vec<_>>()
     );
+}
+
+#[test]
+fn the_ids_of_a_changed_list_have_holes_and_no_order() {
+    let node = |id: u8, name: &str| {
+        let url = url(&format!("http://{name}:1"));
+        (NodeId::new(id), Member::named(name, url).unwrap())
+    };
+    let nodes: NodeTable<Member> = [node(0, "m"), node(2, "z"), node(7, "a")]
+        .into_iter()
+        .collect();
+    let members = Members::with_ids(nodes.clone(), NodeId::new(7)).unwrap();
+    assert_eq!(Members::with_ids(nodes, NodeId::new(1)), None);
+    assert_eq!((members.count(), members.own_name()), (3, "a"));
+    assert_eq!(members.id_in_timestamps(), 8);
+    assert_eq!(members.names().collect::<Vec<_>>(), ["m", "z", "a"]);
+    assert_eq!(members.sorted_names(), ["a", "m", "z"]);
+    assert_eq!(
+        members.peers().map(NodeId::index).collect::<Vec<_>>(),
+        [0, 2]
+    );
+    assert_eq!(members.id_of("z"), Some(NodeId::new(2)));
+    let nobody = NodeId::new(1);
+    assert_eq!(
+        (members.name(nobody), members.url(nobody)),
+        (Members::NO_NAME, None)
+    );
+    // Nodes that know each other by other IDs still see that they have the same list.
+    let founding = Members::new(
+        ["a", "m", "z"].map(|name| node(0, name).1).to_vec(),
+        &url("http://a:1"),
+    );
+    assert_eq!(members.names_hash(), founding.unwrap().names_hash());
 }

@@ -27,8 +27,8 @@ mod page;
 
 pub use page::{PageItem, PageRequest, Part, ScanPage};
 
+use crate::NodeTable;
 use crate::members::NodeId;
-use crate::node_table::NodeTable;
 use crate::placement::Placement;
 use crate::replicas::{Miss, Replicas};
 use base::Entry;

@@ -1,8 +1,8 @@
 //! The coordinator's side of a repair session.
 
 use super::{SessionAnswer, SessionRequest, Token};
-use crate::NodeId;
 use crate::comparison::Pair;
+use crate::{NodeId, NodeTable};
 use base::Timestamp;
 use std::collections::BTreeSet;
 
@@ -18,8 +18,8 @@ const ROUNDS_MAX: u8 = 4;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Session {
     pub(super) token: Token,
-    /// By node ID.
-    pub(super) nodes: Vec<Node>,
+    /// All members.
+    pub(super) nodes: NodeTable<Node>,
     pub(super) phase: Phase,
     /// What all nodes have closed, and the GC threshold may rise to; [`Timestamp::ZERO`] if it
     /// cannot.
@@ -160,13 +160,13 @@ pub enum SessionAction {
 }
 
 impl Session {
-    /// Begins a session with the nodes that are up, in a cluster of so many; or goes on with what
-    /// was `shown` up to a checkpoint, with a greater token.
+    /// Begins a session with the nodes that are up, of all members; or goes on with what was
+    /// `shown` up to a checkpoint, with a greater token.
     #[must_use]
     pub fn start(
         token: Token,
         members: u64,
-        up: &[bool],
+        up: impl IntoIterator<Item = (NodeId, bool)>,
         shown: Option<Shown>,
     ) -> (Self, Vec<SessionAction>) {
         let (below, unequal) = match shown {
@@ -175,7 +175,7 @@ impl Session {
         };
         let mut session = Self {
             token,
-            nodes: vec![Node::UP; up.len()],
+            nodes: NodeTable::default(),
             phase: Phase::Begin,
             below,
             range: 0,
@@ -184,8 +184,12 @@ impl Session {
             comparing: BTreeSet::new(),
             unequal,
         };
-        let away = (0..).map(NodeId::new).zip(up).filter(|(_, is_up)| !**is_up);
-        away.for_each(|(node, _)| session.lose(node));
+        let mut away = Vec::new();
+        for (node, is_up) in up {
+            session.nodes.insert(node, Node::UP);
+            away.extend((!is_up).then_some(node));
+        }
+        away.into_iter().for_each(|node| session.lose(node));
         let mut actions = Vec::new();
         session.ask(SessionRequest::Begin { members }, &mut actions);
         (session, actions)
@@ -200,7 +204,7 @@ impl Session {
     /// Whether a node takes part, and has answered or is still asked.
     #[must_use]
     pub fn takes_part(&self, node: NodeId) -> bool {
-        let node = self.nodes.get(node.index());
+        let node = self.nodes.get(node);
         node.is_some_and(|node| node.takes_part)
     }
 
@@ -241,7 +245,7 @@ impl Session {
             SessionEvent::Compared { pair, outcome } => self.compared(pair, outcome),
             SessionEvent::Next(next) => self.go_on(next, &mut actions),
         }
-        let is_waiting = self.nodes.iter().any(|node| node.is_asked);
+        let is_waiting = self.nodes.values().any(|node| node.is_asked);
         if !is_waiting && self.comparing.is_empty() {
             self.advance(&mut actions);
         }
@@ -259,7 +263,7 @@ impl Session {
     }
 
     fn take(&mut self, number: NodeId, answer: SessionAnswer) {
-        let Some(node) = self.nodes.get_mut(number.index()) else {
+        let Some(node) = self.nodes.get_mut(number) else {
             return;
         };
         if !std::mem::replace(&mut node.is_asked, false) {
@@ -292,12 +296,11 @@ impl Session {
     }
 
     fn lose(&mut self, node: NodeId) {
-        let Some(lost) = self.nodes.get_mut(node.index()) else {
+        let Some(lost) = self.nodes.get_mut(node) else {
             return;
         };
         *lost = Node::default();
-        let all = (0..).map(NodeId::new).take(self.nodes.len());
-        let others = all.filter(|other| *other != node);
+        let others = self.nodes.ids().filter(|other| *other != node);
         self.unequal
             .extend(others.map(|other| Pair::of(node, other)));
         self.comparing
@@ -380,9 +383,9 @@ impl Session {
         self.phase = Phase::Close;
         let are_all = self.are_all();
         let gc_threshold = self.greatest_gc_threshold();
-        let latest = self.nodes.iter().map(|node| node.latest).min();
-        let may_raise = self.nodes.iter().all(|node| node.may_raise);
-        let closed = self.nodes.iter().map(|node| node.closed);
+        let latest = self.nodes.values().map(|node| node.latest).min();
+        let may_raise = self.nodes.values().all(|node| node.may_raise);
+        let closed = self.nodes.values().map(|node| node.closed);
         let closed = closed.fold(gc_threshold, Timestamp::max);
         // A timestamp that is closed and leads to nothing would only refuse slow writes. And each
         // session closes something new: a store that has answered for as much as one raises has
@@ -428,7 +431,7 @@ impl Session {
 
     /// What it rises to, once all have answered the last question.
     fn raises_to(&self) -> Timestamp {
-        if self.nodes.iter().all(|node| node.may_raise) {
+        if self.nodes.values().all(|node| node.may_raise) {
             self.may_raise_to()
         } else {
             Timestamp::ZERO
@@ -436,19 +439,19 @@ impl Session {
     }
 
     fn are_all(&self) -> bool {
-        self.nodes.iter().all(|node| node.takes_part)
+        self.nodes.values().all(|node| node.takes_part)
     }
 
     fn greatest_gc_threshold(&self) -> Timestamp {
-        let named = self.nodes.iter().map(|node| node.gc_threshold);
+        let named = self.nodes.values().map(|node| node.gc_threshold);
         named.fold(Timestamp::ZERO, Timestamp::max)
     }
 
     /// The pairs of nodes that take part.
     fn pairs(&self) -> Vec<Pair> {
-        let taking_part: Vec<NodeId> = (0..)
-            .map(NodeId::new)
-            .zip(&self.nodes)
+        let taking_part: Vec<NodeId> = self
+            .nodes
+            .iter()
             .filter(|(_, node)| node.takes_part)
             .map(|(number, _)| number)
             .collect();
@@ -463,12 +466,14 @@ impl Session {
     /// Tells all that take part. What they answer does not matter.
     fn tell_outcome(&mut self, gc_threshold: Timestamp, actions: &mut Vec<SessionAction>) {
         self.ask(SessionRequest::Outcome { gc_threshold }, actions);
-        self.nodes.iter_mut().for_each(|node| node.is_asked = false);
+        self.nodes
+            .values_mut()
+            .for_each(|node| node.is_asked = false);
     }
 
     /// Asks all that take part.
     fn ask(&mut self, request: SessionRequest, actions: &mut Vec<SessionAction>) {
-        for (number, node) in (0..).map(NodeId::new).zip(&mut self.nodes) {
+        for (number, node) in self.nodes.iter_mut() {
             node.is_asked = node.takes_part;
             if node.takes_part {
                 let node = number;

@@ -202,8 +202,8 @@ fn session_step(session: &mut Option<Session>, event: &str) -> String {
         ["session", of, "nodes", nodes, ref away @ ..] => {
             let away: Vec<usize> = away.iter().filter_map(|word| word.parse().ok()).collect();
             let nodes: usize = nodes.parse().unwrap();
-            let up: Vec<bool> = (0..nodes).map(|node| !away.contains(&node)).collect();
-            Session::start(token(of), 1, &up, None)
+            let up = (0..nodes).map(|node| (NodeId::new(node as u8), !away.contains(&node)));
+            Session::start(token(of), 1, up, None)
         }
         [
             "resume",
@@ -218,8 +218,8 @@ fn session_step(session: &mut Option<Session>, event: &str) -> String {
                 below: timestamp(below),
                 unequal: unequal.iter().skip(1).map(|word| pair(word)).collect(),
             };
-            let up = vec![true; nodes.parse().unwrap()];
-            Session::start(token(of), 1, &up, Some(shown))
+            let up = (0..nodes.parse().unwrap()).map(|node| (NodeId::new(node), true));
+            Session::start(token(of), 1, up, Some(shown))
         }
         ["shown"] => {
             let shown = session.as_ref().unwrap().shown();

@@ -92,17 +92,19 @@ impl MembershipState {
     pub(crate) fn note_losses(&mut self, own: &OwnStore) {
         let is_own_lost = self.confirmation.replica_state() == ReplicaState::Learner;
         let is_lost = |node: &NodeId| {
-            if *node == own.members.own() {
+            if *node == own.id() {
                 is_own_lost
             } else {
                 self.peers
-                    .get(node.index())
+                    .get(*node)
                     .is_some_and(|peer| peer.lost.is_some())
             }
         };
-        let lost: BTreeSet<NodeId> = own.members.ids().filter(is_lost).collect();
+        let layout = own.layout();
+        let members = layout.members();
+        let lost: BTreeSet<NodeId> = members.ids().filter(is_lost).collect();
         // A store that lost something does not know how much; the stores that are left do.
-        let can_say = !is_own_lost || lost.len() == usize::from(own.members.count());
+        let can_say = !is_own_lost || lost.len() == usize::from(members.count());
         if can_say && !lost.is_subset(&self.possible_loss.lost) {
             let stores: Vec<LostStore> = lost
                 .iter()
@@ -111,7 +113,7 @@ impl MembershipState {
             let report = LossReport {
                 nodes: lost
                     .iter()
-                    .map(|node| own.members.name(*node).to_owned())
+                    .map(|node| members.name(*node).to_owned())
                     .collect(),
                 loss: PossibleLoss::of(&stores),
                 is_over: false,
@@ -126,7 +128,7 @@ impl MembershipState {
     }
 
     fn lost_store(&self, node: NodeId, is_own_lost: bool) -> LostStore {
-        let known = self.peers.get(node.index());
+        let known = self.peers.get(node);
         let known = known.filter(|known| known.lost == Some(Lost::State));
         let acknowledged = known.and_then(|known| known.remembered);
         let since = acknowledged.zip(known.and_then(|known| known.at_full_session));

@@ -10,28 +10,41 @@ mod sessions;
 
 pub use losses::LossReport;
 
+use crate::Layouts;
 use crate::cluster_file::{ClusterFile, Run, StoredNode};
 use crate::file_versions::FileVersions;
 use base::Random;
 use cluster::{
-    Confirmation, Judgement, Members, NodeId, PEER_STARTS_MAX, Remembered, ReplicaState,
-    StoreClaim, is_bygone, judge,
+    Confirmation, Judgement, Layout, Member, Members, NodeId, NodeTable, PEER_STARTS_MAX,
+    Remembered, ReplicaState, StoreClaim, is_bygone, judge,
 };
 use losses::Losses;
 use peer::{Hello, PeerStart, StartWatch, StoreReport};
 use sessions::{BegunSession, NotRebuilt};
 use std::sync::Arc;
 
-/// What does not change between two starts: the cluster, and this node's store.
+/// This node's store, and the layout in force.
 pub(crate) struct OwnStore {
-    /// All nodes of the cluster.
-    pub(crate) members: Members,
+    /// The layout in force.
+    pub(crate) layouts: Layouts,
     /// The id of this node's store.
     pub(crate) store_id: u64,
     /// When it was created, in milliseconds since the Unix epoch, if that is known.
     pub(crate) created_unix_ms: Option<u64>,
     /// This run of the node.
     pub(crate) run: Run,
+}
+
+impl OwnStore {
+    /// The ID of this node.
+    pub(crate) fn id(&self) -> NodeId {
+        self.layouts.own()
+    }
+
+    /// The layout in force.
+    pub(crate) fn layout(&self) -> Arc<Layout> {
+        self.layouts.load()
+    }
 }
 
 /// What changes as peers connect.
@@ -51,8 +64,8 @@ pub(crate) struct MembershipState {
     pub(crate) durable_taken_over: u64,
     /// See [`cluster::comparison::Incarnation::last_loss`].
     pub(crate) last_loss: u64,
-    /// What is known of each node, by its ID; unused for this node itself.
-    pub(crate) peers: Vec<PeerRecord>,
+    /// What is known of each node; unused for this node itself.
+    pub(crate) peers: NodeTable<PeerRecord>,
     /// The full repair session that this node takes part in.
     pub(crate) session: Option<BegunSession>,
     /// Why the last full session that has ended did not rebuild this node's store.
@@ -148,22 +161,11 @@ pub(crate) enum Recorded {
 impl MembershipState {
     /// The state at a start, from what the file says.
     pub(crate) fn new(own: &OwnStore, opening: Opening, loaded: Option<&ClusterFile>) -> Self {
-        let record = |name: &str| {
-            let is_own = name == own.members.own_name();
-            let loaded = loaded.filter(|_| !is_own);
-            let node = loaded.and_then(|loaded| loaded.nodes.get(name));
-            let node = node.cloned().unwrap_or_default();
-            let start = Arc::<PeerStart>::default();
-            start.remember();
-            PeerRecord {
-                remembered: node.remembered,
-                durable: node.remembered,
-                starts: node.starts.into(),
-                at_full_session: node.at_full_session,
-                single_copies: node.single_copies,
-                start,
-                ..PeerRecord::default()
-            }
+        let layout = own.layout();
+        let record = |(id, member): (NodeId, &Member)| {
+            let loaded = loaded.filter(|_| id != own.id());
+            let node = loaded.and_then(|loaded| loaded.nodes.get(member.name()));
+            (id, PeerRecord::new(node.cloned().unwrap_or_default()))
         };
         let Opening {
             confirmation,
@@ -181,7 +183,7 @@ impl MembershipState {
             taken_over,
             durable_taken_over: taken_over,
             last_loss,
-            peers: own.members.names().map(record).collect(),
+            peers: layout.members().iter().map(record).collect(),
             session: None,
             not_rebuilt: None,
             possible_loss: Losses::default(),
@@ -191,6 +193,22 @@ impl MembershipState {
         };
         state.note_losses(own);
         state
+    }
+
+    /// Forgets the nodes that are no members, and knows nothing of those that are new.
+    pub(crate) fn follow(&mut self, members: &Members) {
+        self.peers.retain(|node, known| {
+            let stays = members.contains(node);
+            if !stays {
+                known.end();
+            }
+            stays
+        });
+        for node in members.ids() {
+            let make = || PeerRecord::new(StoredNode::default());
+            self.peers.get_or_insert_with(node, make);
+        }
+        self.versions.change();
     }
 
     /// What this node's store says of itself.
@@ -215,7 +233,7 @@ impl MembershipState {
     /// What this node durably remembers of a peer. The count is the last one that was
     /// heard.
     pub(crate) fn durably_remembered(&self, peer: NodeId) -> Option<Remembered> {
-        let known = self.peers.get(peer.index())?;
+        let known = self.peers.get(peer)?;
         let durable = known.durable?;
         let is_same = |last: &Remembered| last.is_start(durable.store_id, durable.start);
         known.remembered.filter(is_same).or(known.durable)
@@ -223,7 +241,7 @@ impl MembershipState {
 
     /// See [`Membership::starts_of`](super::Membership::starts_of).
     pub(crate) fn starts_of(&self, peer: NodeId) -> Arc<[u64]> {
-        let known = self.peers.get(peer.index());
+        let known = self.peers.get(peer);
         known
             .map(|known| Arc::clone(&known.starts))
             .unwrap_or_default()
@@ -235,8 +253,7 @@ impl MembershipState {
     /// host has left that lost its power. If it lacks what is remembered, it can wait for
     /// those, too, and a session must not take it for the store that they belong to.
     pub(crate) fn is_previous_start_live(&self, peer: NodeId, hello: &Hello) -> bool {
-        let (Some(known), Some(present)) = (self.peers.get(peer.index()), present_start(hello))
-        else {
+        let (Some(known), Some(present)) = (self.peers.get(peer), present_start(hello)) else {
             return false;
         };
         let judgement = judge(known.remembered, hello.claim());
@@ -259,7 +276,8 @@ impl MembershipState {
         change: impl FnOnce(&mut Confirmation, usize),
     ) -> bool {
         let before = self.confirmation.clone();
-        let peers = usize::from(own.members.count()) - 1;
+        let layout = own.layout();
+        let peers = usize::from(layout.members().count()) - 1;
         change(&mut self.confirmation, peers);
         if self.confirmation == before {
             return false;
@@ -274,7 +292,7 @@ impl MembershipState {
             self.versions.change();
         }
         self.note_losses(own);
-        let peer = own.members.name(peer);
+        let peer = layout.members().name(peer);
         match self.confirmation {
             Confirmation::Learner { is_outdated: true } => tracing::error!(
                 peer,
@@ -322,7 +340,7 @@ impl MembershipState {
         hello: &Hello,
         (sent, own_judgement): (Option<Remembered>, Judgement),
     ) -> Option<Recorded> {
-        let known = self.peers.get_mut(peer.index())?;
+        let known = self.peers.get_mut(peer)?;
         let present = present_start(hello)?;
         known.store_id = Some(hello.store_id);
         let judgement = judge(known.remembered, hello.claim());
@@ -339,7 +357,7 @@ impl MembershipState {
             }
             if known.warned_about.replace(present.start) != Some(present.start) {
                 tracing::warn!(
-                    peer = own.members.name(peer),
+                    peer = own.layout().members().name(peer),
                     "a peer has connected with another store than the remembered one, with an \
                      older state of it, or with a copy. Its reads and acks do not count until a \
                      full repair has rebuilt it; that starts on its own once all nodes are up"
@@ -369,13 +387,13 @@ impl MembershipState {
     /// that is new: a store that is kept out may connect for as long as it runs.
     pub(crate) fn disbelieve(&mut self, peer: NodeId, hello: &Hello) -> bool {
         let start = hello.starts.last().copied();
-        let known = self.peers.get_mut(peer.index());
+        let known = self.peers.get_mut(peer);
         known.is_some_and(|known| std::mem::replace(&mut known.disbelieved, start) != start)
     }
 
     /// Takes what a peer says that it remembers of this node's store.
     pub(crate) fn hear_memory(&mut self, peer: NodeId, hello: &Hello) {
-        if let Some(known) = self.peers.get_mut(peer.index()) {
+        if let Some(known) = self.peers.get_mut(peer) {
             known.says = hello.remembered;
             known.says_starts = Arc::clone(&hello.remembered_starts);
         }
@@ -389,7 +407,7 @@ impl MembershipState {
         start: &StartWatch,
         report: StoreReport,
     ) -> bool {
-        let known = self.peers.get_mut(peer.index());
+        let known = self.peers.get_mut(peer);
         // A store that is not remembered has a count of its own.
         let known = known.filter(|known| start.is_of(&known.start));
         let Some(remembered) = known.and_then(|known| known.remembered.as_mut()) else {
@@ -405,7 +423,7 @@ impl MembershipState {
 
     /// See [`Membership::is_whole`](super::Membership::is_whole).
     pub(crate) fn is_whole(&self, peer: NodeId) -> bool {
-        let known = self.peers.get(peer.index());
+        let known = self.peers.get(peer);
         known.is_some_and(|known| {
             known.remembered.is_some() && known.unremembered.is_none() && known.lost.is_none()
         })
@@ -413,12 +431,12 @@ impl MembershipState {
 
     /// See [`Membership::store_of`](super::Membership::store_of).
     pub(crate) fn store_of(&self, peer: NodeId) -> Option<u64> {
-        self.peers.get(peer.index())?.store_id
+        self.peers.get(peer)?.store_id
     }
 
     /// Notes that the timestamps that a peer has seen are observed.
     pub(crate) fn observed(&mut self, peer: NodeId) {
-        if let Some(known) = self.peers.get_mut(peer.index()) {
+        if let Some(known) = self.peers.get_mut(peer) {
             known.is_observed = true;
         }
     }
@@ -433,7 +451,7 @@ impl MembershipState {
 
     /// The watch of a connection with the peer that sent this hello.
     pub(crate) fn watch(&self, peer: NodeId, hello: &Hello) -> Option<StartWatch> {
-        let known = self.peers.get(peer.index())?;
+        let known = self.peers.get(peer)?;
         let present = present_start(hello)?;
         let start = if known.remembers(present) {
             Some(&known.start)
@@ -451,19 +469,21 @@ impl MembershipState {
     /// closed.
     pub(crate) fn next_file(&mut self, own: &OwnStore, is_closed: bool) -> ClusterFile {
         self.is_count_stale = false;
-        let node = |id: NodeId| {
-            let known = self.peers.get(id.index());
-            StoredNode {
+        let layout = own.layout();
+        let members = layout.members();
+        let node = |(id, member): (NodeId, &Member)| {
+            let known = self.peers.get(id);
+            let stored = StoredNode {
                 remembered: known.and_then(|known| known.remembered),
                 starts: known.map_or_else(Vec::new, |known| known.starts.to_vec()),
                 is_unaware: self.confirmation.is_unaware(id),
                 at_full_session: known.and_then(|known| known.at_full_session),
                 single_copies: known.and_then(|known| known.single_copies),
-            }
+            };
+            (member.name().to_owned(), stored)
         };
-        let names = own.members.names().map(str::to_owned);
         ClusterFile {
-            own_name: own.members.own_name().to_owned(),
+            own_name: members.own_name().to_owned(),
             store_id: own.store_id,
             replica_state: self.confirmation.stored(),
             is_outdated: self.confirmation.is_outdated(),
@@ -475,7 +495,7 @@ impl MembershipState {
                 ..own.run
             },
             starts: self.starts.to_vec(),
-            nodes: names.zip(own.members.ids().map(node)).collect(),
+            nodes: members.iter().map(node).collect(),
         }
     }
 
@@ -483,7 +503,7 @@ impl MembershipState {
     pub(crate) fn became_durable(&mut self, version: u64, file: &ClusterFile) {
         self.durable_replica_state = file.replica_state;
         self.durable_taken_over = file.taken_over;
-        for peer in &mut self.peers {
+        for peer in self.peers.values_mut() {
             if peer.since <= version {
                 peer.durable = peer.remembered;
             }
@@ -492,6 +512,27 @@ impl MembershipState {
 }
 
 impl PeerRecord {
+    /// What the file says of a peer.
+    fn new(stored: StoredNode) -> Self {
+        let start = Arc::<PeerStart>::default();
+        start.remember();
+        Self {
+            remembered: stored.remembered,
+            durable: stored.remembered,
+            starts: stored.starts.into(),
+            at_full_session: stored.at_full_session,
+            single_copies: stored.single_copies,
+            start,
+            ..Self::default()
+        }
+    }
+
+    /// Ends all connections with the peer, because it has left the cluster.
+    fn end(&mut self) {
+        self.end_unremembered();
+        self.start.supersede();
+    }
+
     /// Whether this start of this store is what is remembered.
     fn remembers(&self, present: Remembered) -> bool {
         self.remembered

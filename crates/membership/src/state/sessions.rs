@@ -2,9 +2,9 @@
 //! others are safe.
 
 use super::{MembershipState, OwnStore};
-use cluster::NodeId;
 use cluster::comparison::Incarnation;
 use cluster::repair::Token;
+use cluster::{NodeId, NodeTable};
 use std::sync::Arc;
 
 /// What was known when a full session began.
@@ -12,8 +12,8 @@ pub(crate) struct BegunSession {
     session: u64,
     /// This node's store.
     incarnation: Incarnation,
-    /// What each node had acknowledged, by its ID.
-    acknowledged: Vec<u64>,
+    /// What each node had acknowledged.
+    acknowledged: NodeTable<u64>,
 }
 
 /// What kept a full session from rebuilding this node's store, by the IDs of the peers.
@@ -28,7 +28,9 @@ pub(crate) struct NotRebuilt {
 impl NotRebuilt {
     pub(crate) fn text(&self, own: &OwnStore) -> String {
         let names = |nodes: &[NodeId]| {
-            let names: Vec<&str> = nodes.iter().map(|node| own.members.name(*node)).collect();
+            let layout = own.layout();
+            let members = layout.members();
+            let names: Vec<&str> = nodes.iter().map(|node| members.name(*node)).collect();
             names.join(" and ")
         };
         if self.unequal.is_empty() {
@@ -60,16 +62,16 @@ impl MembershipState {
         if token.is_resumed() && sessions.any(|begun| begun.session == token.session) {
             return;
         }
-        let count = |peer: &super::PeerRecord| {
+        let count = |(node, peer): (NodeId, &super::PeerRecord)| {
             let known = peer.remembered.as_ref();
-            known.map_or(0, |known| known.acknowledged)
+            (node, known.map_or(0, |known| known.acknowledged))
         };
         self.session = Some(BegunSession {
             session: token.session,
             incarnation: self.incarnation(own),
             // What they had acknowledged before a restart is not known.
             acknowledged: if token.is_resumed() {
-                Vec::new()
+                NodeTable::default()
             } else {
                 self.peers.iter().map(count).collect()
             },
@@ -92,8 +94,8 @@ impl MembershipState {
             return;
         }
         for peer in equal_with {
-            let count = begun.acknowledged.get(peer.index()).copied();
-            if let Some(known) = self.peers.get_mut(peer.index())
+            let count = begun.acknowledged.get(*peer).copied();
+            if let Some(known) = self.peers.get_mut(*peer)
                 && known.lost.is_none()
             {
                 // A session that went on after a restart of this node has no count. The one of an
@@ -103,10 +105,11 @@ impl MembershipState {
                 self.versions.change();
             }
         }
-        let peers = || own.members.peers();
+        let layout = own.layout();
+        let peers = || layout.members().peers();
         // Without its timestamps this node could give one a second time.
         let is_heard = |peer: &NodeId| {
-            let known = self.peers.get(peer.index());
+            let known = self.peers.get(*peer);
             known.is_some_and(|known| known.is_observed)
         };
         let not_rebuilt = NotRebuilt {
@@ -129,8 +132,8 @@ impl MembershipState {
         let mut starts = self.starts.to_vec();
         let present = starts.pop();
         let mut most = 0;
-        for peer in own.members.peers() {
-            let known = self.peers.get(peer.index());
+        for peer in own.layout().members().peers() {
+            let known = self.peers.get(peer);
             let Some(said) = known.and_then(|known| known.says) else {
                 continue;
             };

@@ -14,7 +14,7 @@ mod voter;
 
 use super::*;
 use base::{ManualClock, SeededRandom, Timestamp};
-use cluster::{Member, NodeUrl};
+use cluster::{Member, Members, NodeUrl};
 use lsm_testing::{FaultyDisk, MemoryDisk, StepExecutor};
 use peer::Protocol;
 use std::cell::Cell;
@@ -22,6 +22,10 @@ use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
 const NODES: [&str; 3] = ["a", "b", "c"];
+
+fn layouts() -> Layouts {
+    Layouts::new(Layout::founding(members("a", &NODES)))
+}
 
 fn members(own: &str, names: &[&str]) -> Members {
     let url = |name: &str| -> NodeUrl {
@@ -127,7 +131,8 @@ impl Folder {
     ) -> Result<Membership, MembershipError> {
         static STARTS: AtomicU64 = AtomicU64::new(0);
         let environment = self.environment(STARTS.fetch_add(1, Ordering::SeqCst));
-        Membership::open(environment, members, store_id, accept_data_loss)
+        let layouts = Layouts::new(Layout::founding(members));
+        Membership::open(environment, layouts, store_id, accept_data_loss)
     }
 
     /// Opens it as node `a` of three.

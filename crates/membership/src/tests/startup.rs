@@ -7,13 +7,13 @@ fn each_start_has_another_number_even_if_the_same_one_is_drawn() {
     let folder = Folder::new();
     let environment = || folder.environment(7);
     for starts in 1..4 {
-        let node = Membership::open(environment(), members("a", &NODES), 1, false).unwrap();
+        let node = Membership::open(environment(), layouts(), 1, false).unwrap();
         let mut numbers = node.starts().to_vec();
         numbers.sort_unstable();
         numbers.dedup();
         assert_eq!(numbers.len(), starts);
     }
-    let node = Membership::open(environment(), members("a", &NODES), 1, false).unwrap();
+    let node = Membership::open(environment(), layouts(), 1, false).unwrap();
     let after = folder.after_crash().open(1);
     assert!(
         after.starts().starts_with(&node.starts()),

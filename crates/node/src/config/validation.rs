@@ -79,7 +79,7 @@ impl NodeConfig {
         if self.members.is_single_node() || self.cluster_secret.is_some() {
             return Ok(());
         }
-        let mut urls = self.members.ids().map(|node| self.members.url(node));
+        let mut urls = self.members.iter().map(|(_, node)| node.url());
         match urls.find(|url| !url.is_loopback()) {
             None => Ok(()),
             Some(url) => Err(ConfigError::new(

@@ -27,7 +27,7 @@ pub use versions::{HeldByNode, KeyVersions, VersionHead};
 use crate::metrics::WorkerMetrics;
 use base::{Clock, Entry, Expiry, Kind, Permits, Quota, Reservation, Timestamp};
 use bytes::Bytes;
-use cluster::{Fate, Miss, NodeId, Placement, PreferenceList};
+use cluster::{Fate, Miss, NodeId, PreferenceList};
 use peer::PeerAnswer;
 use read::Reading;
 use replica::hints::HintStore;
@@ -155,8 +155,6 @@ pub struct Coordinator {
     pub(crate) scan_batch_bytes: usize,
     /// The pages of scans of the whole cluster that wait for clients.
     pub(crate) windows: Arc<Quota>,
-    /// Which nodes are the replicas of a key.
-    pub(crate) placement: Arc<Placement>,
     /// How long the replicas have to answer.
     pub(crate) timeout: Duration,
     /// The size of the pages of a scan of the whole cluster, at most, in bytes.
@@ -239,7 +237,7 @@ impl Coordinator {
             .iter()
             .zip(fates)
             .map(|(node, outcome)| ReplicaLine {
-                url: self.peers.url_of(*node).to_string(),
+                url: self.peers.url_of(*node),
                 outcome,
             })
             .collect();

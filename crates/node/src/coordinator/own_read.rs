@@ -12,7 +12,7 @@ use std::iter;
 impl Coordinator {
     /// Whether a request wants only this node's own store.
     pub(super) fn wants_own_store(&self, key: &[u8], replicas: Replicas) -> bool {
-        replicas.from == 1 && self.placement.is_replica(self.peers.own(), key, 1)
+        replicas.from == 1 && self.peers.is_replica(self.peers.own(), key, 1)
     }
 
     /// Reads a key that [`Coordinator::wants_own_store`]. Answers as [`cluster::Read`] would

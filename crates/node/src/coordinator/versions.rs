@@ -177,7 +177,7 @@ mod tests {
 
     /// Which of the nodes are stale: `s`, `-`, or `?`.
     fn stale(held: &[HeldByNode], gc_threshold: u64, now_unix_ms: u64) -> String {
-        let nodes = (0..).map(NodeId::new).zip(held.iter().copied());
+        let nodes = (0..=u8::MAX).map(NodeId::new).zip(held.iter().copied());
         let versions = KeyVersions {
             nodes: nodes.collect(),
             gc_threshold: Timestamp::from_u64(gc_threshold),

@@ -4,7 +4,7 @@
 //! The other runtimes must hear of it, too: their links to the peer are down, and would notice only
 //! after a while.
 
-use cluster::NodeId;
+use cluster::{NODES_MAX, NodeId};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Notify;
 
@@ -21,10 +21,10 @@ struct RuntimeNews {
 }
 
 impl DialledPeers {
-    /// For a node with so many runtimes, in a cluster of so many nodes.
-    pub(crate) fn new(runtimes: usize, nodes: usize) -> Self {
+    /// For a node with so many runtimes.
+    pub(crate) fn new(runtimes: usize) -> Self {
         let news = |_| RuntimeNews {
-            dialled: (0..nodes).map(|_| AtomicBool::new(false)).collect(),
+            dialled: (0..NODES_MAX).map(|_| AtomicBool::new(false)).collect(),
             changed: Notify::new(),
         };
         Self {
@@ -50,7 +50,7 @@ impl DialledPeers {
         };
         loop {
             news.changed.notified().await;
-            for (id, dialled) in (0..).zip(&news.dialled) {
+            for (id, dialled) in (0..=u8::MAX).zip(&news.dialled) {
                 if dialled.swap(false, Ordering::AcqRel) {
                     take_note(NodeId::new(id));
                 }
@@ -80,7 +80,7 @@ mod tests {
 
     #[tokio::test]
     async fn every_runtime_hears_once_of_each_peer_that_has_dialled() {
-        let peers = DialledPeers::new(2, 3);
+        let peers = DialledPeers::new(2);
         let notes = RefCell::new(Vec::new());
         let note = |runtime| {
             let notes = &notes;
@@ -99,8 +99,8 @@ mod tests {
         peers.announce(NodeId::new(0));
         heard(&mut [&mut first, &mut second]).await;
         assert_eq!(notes.take(), [(0, 0), (0, 1), (1, 0), (1, 1)]);
-        // No node has this ID.
-        peers.announce(NodeId::new(3));
+        // No node can have this ID.
+        peers.announce(NodeId::new(255));
         heard(&mut [&mut first, &mut second]).await;
         assert_eq!(notes.take(), []);
     }

@@ -49,7 +49,7 @@ impl NodeHandshakes {
     }
 
     fn id_of(&self, name: &str) -> Option<NodeId> {
-        self.membership.members().id_of(name)
+        self.membership.layout().members().id_of(name)
     }
 }
 
@@ -69,7 +69,8 @@ impl HandshakePolicy for NodeHandshakes {
 
     fn hello_to(&self, name: Option<&str>, unix_ms: u64) -> Hello {
         let membership = &self.membership;
-        let members = membership.members();
+        let layout = membership.layout();
+        let members = layout.members();
         let peer = name.and_then(|name| self.id_of(name));
         Hello {
             protocol: self.protocol,

@@ -9,9 +9,12 @@ mod family;
 
 pub use family::{Distribution, Family, Labels, Series};
 
+use ::cluster::{NodeId, NodeTable};
 pub(crate) use cluster::{CoordinationMetrics, LinkMetrics, MISSES};
-use std::sync::Arc;
+use peer::LinkStatus;
+use profile::lock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// A number that one thread writes and other threads read.
 #[derive(Default)]
@@ -41,8 +44,29 @@ impl Cell {
 pub(crate) struct WorkerMetrics {
     /// The requests that the worker coordinates.
     pub(crate) coordination: CoordinationMetrics,
-    /// The links of the worker, by node.
-    pub(crate) links: Box<[LinkMetrics]>,
+    /// The links of the worker. The numbers of a peer that has left stay, so that no sum falls.
+    /// The worker publishes them a few times a second, so a lock costs nothing.
+    links: Mutex<NodeTable<LinkMetrics>>,
+}
+
+impl WorkerMetrics {
+    /// Publishes the numbers of the link to a peer.
+    pub(crate) fn publish_link(&self, peer: NodeId, status: &LinkStatus) {
+        let mut links = lock(&self.links);
+        links
+            .get_or_insert_with(peer, LinkMetrics::default)
+            .publish(status);
+    }
+
+    /// A number of the link to a peer; `None` if there has been no link.
+    pub(crate) fn of_link(&self, peer: NodeId, of: impl Fn(&LinkMetrics) -> &Cell) -> Option<u64> {
+        lock(&self.links).get(peer).map(|link| of(link).get())
+    }
+
+    /// The sum of a number over all links.
+    pub(crate) fn sum_of_links(&self, of: impl Fn(&LinkMetrics) -> &Cell) -> u64 {
+        lock(&self.links).values().map(|link| of(link).get()).sum()
+    }
 }
 
 /// The counters of a node.
@@ -52,15 +76,10 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Counters for the workers of so many runtimes, of a node in a cluster of
-    /// so many nodes.
-    pub(crate) fn new(runtimes: usize, nodes: usize) -> Self {
-        let worker = || WorkerMetrics {
-            links: (0..nodes).map(|_| LinkMetrics::default()).collect(),
-            ..WorkerMetrics::default()
-        };
+    /// Counters for the workers of so many runtimes.
+    pub(crate) fn new(runtimes: usize) -> Self {
         Self {
-            workers: (0..runtimes).map(|_| Arc::new(worker())).collect(),
+            workers: (0..runtimes).map(|_| Arc::default()).collect(),
         }
     }
 

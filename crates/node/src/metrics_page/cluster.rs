@@ -67,6 +67,7 @@ fn hints(node: &Node) -> Vec<Family> {
         ("age", hints.dropped_for_age),
         ("obsolete", hints.dropped_obsolete),
         ("damaged", hints.dropped_damaged),
+        ("removed", hints.dropped_with_peer),
     ];
     let dropped = dropped.map(|(reason, count)| (vec![("reason", reason.to_owned())], count));
     vec![
@@ -148,9 +149,10 @@ fn clock(node: &Node, snapshot: &NodeSnapshot) -> [Family; 5] {
 }
 
 fn peers(node: &Node, snapshot: &NodeSnapshot) -> Vec<Family> {
-    let (members, metrics) = (&node.config.members, &node.metrics);
+    let (layout, metrics) = (node.layout(), &node.metrics);
+    let members = layout.members();
     let hints = |peer: NodeId| {
-        let waiting = snapshot.hints.get(peer.index()).copied();
+        let waiting = snapshot.hints.get(peer).copied();
         waiting.unwrap_or_default()
     };
     let runtimes = metrics.workers.len().max(1) as f64;
@@ -160,10 +162,7 @@ fn peers(node: &Node, snapshot: &NodeSnapshot) -> Vec<Family> {
         labels
     };
     let sum = |peer: NodeId, of: OfLink| {
-        metrics.sum(|runtime| {
-            let link = runtime.links.get(peer.index());
-            link.map_or(0, |link| of(link).get())
-        })
+        metrics.sum(|runtime| runtime.of_link(peer, of).unwrap_or_default())
     };
     let counts = |of: OfLink| -> Vec<(Labels, u64)> {
         let peers = members.peers();
@@ -192,8 +191,7 @@ fn peers(node: &Node, snapshot: &NodeSnapshot) -> Vec<Family> {
     // Each runtime has its own link. A link that is connected knows the replica state.
     let replica_states = members.peers().flat_map(|peer| {
         let links = metrics.workers.iter();
-        let known =
-            links.filter_map(|runtime| Some(runtime.links.get(peer.index())?.replica_state.get()));
+        let known = links.filter_map(|runtime| runtime.of_link(peer, |link| &link.replica_state));
         let known = known.max().unwrap_or(0);
         ReplicaState::ALL.map(|replica_state| {
             let holds = f64::from(u8::from(known == 1 + replica_state as u64));
@@ -202,8 +200,7 @@ fn peers(node: &Node, snapshot: &NodeSnapshot) -> Vec<Family> {
     });
     let problems = members.peers().flat_map(|peer| {
         let links = metrics.workers.iter();
-        let known =
-            links.filter_map(|runtime| Some(runtime.links.get(peer.index())?.problem.get()));
+        let known = links.filter_map(|runtime| runtime.of_link(peer, |link| &link.problem));
         let known = known.max().unwrap_or(0);
         let words = LinkProblem::WORDS.into_iter().zip(1..);
         let words = words.map(move |(word, number)| (word, f64::from(u8::from(known == number))));
@@ -218,8 +215,8 @@ fn peers(node: &Node, snapshot: &NodeSnapshot) -> Vec<Family> {
         ];
         kinds.map(|(kind, of)| {
             let links = metrics.workers.iter();
-            let links = links.filter_map(|runtime| runtime.links.get(peer.index()));
-            let seconds = mean_of_known(links.map(|link| of(link).get())) / 1e6;
+            let measured = links.filter_map(|runtime| runtime.of_link(peer, of));
+            let seconds = mean_of_known(measured) / 1e6;
             (and(labels(peer), "request", kind), seconds)
         })
     });
@@ -227,8 +224,8 @@ fn peers(node: &Node, snapshot: &NodeSnapshot) -> Vec<Family> {
     let clock_ahead = |peer: NodeId| {
         let runtimes = metrics.workers.iter();
         let ahead = runtimes.filter_map(|runtime| {
-            let link = runtime.links.get(peer.index())?;
-            Some(link.clock_ahead_ms.get().cast_signed())
+            let ahead = runtime.of_link(peer, |link| &link.clock_ahead_ms)?;
+            Some(ahead.cast_signed())
         });
         ahead.max_by_key(|ahead_ms| ahead_ms.unsigned_abs())
     };

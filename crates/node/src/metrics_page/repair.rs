@@ -1,12 +1,14 @@
 //! Metrics about repair.
 
-use crate::metrics::{Cell, Family, Labels, LinkMetrics, WorkerMetrics};
+use crate::metrics::{Cell, Family, Labels, LinkMetrics};
 use crate::node::Node;
 use cluster::comparison::RepairKind;
 use repair::session::{EndedSessions, LastEqual, RepairStatus};
 
 /// What this node knows of repair.
 pub(super) fn families(node: &Node, status: &RepairStatus) -> [Family; 13] {
+    let layout = node.layout();
+    let members = layout.members();
     let label = |name, value: &str| -> Labels { vec![(name, value.to_owned())] };
     let of_kind = |kind: RepairKind| status.ended[kind as usize];
     let ended = RepairKind::ALL.into_iter().flat_map(|kind| {
@@ -28,18 +30,14 @@ pub(super) fn families(node: &Node, status: &RepairStatus) -> [Family; 13] {
         (label("kind", kind.word()), running.count() as f64)
     });
     let last_equal = |of: fn(&LastEqual) -> Option<u64>| {
-        let peers = node.config.members.peers();
-        peers.map(move |peer| {
-            let equal = status.last_equal.get(peer.index()).and_then(of);
+        members.peers().map(move |peer| {
+            let equal = status.last_equal.get(peer).and_then(of);
             let seconds = equal.map_or(0.0, |unix_ms| unix_ms as f64 / 1e3);
-            (label("peer", node.config.members.name(peer)), seconds)
+            (label("peer", members.name(peer)), seconds)
         })
     };
     let counts = status.counts;
-    let bytes = |of: fn(&LinkMetrics) -> &Cell| {
-        let links = |worker: &WorkerMetrics| worker.links.iter().map(|link| of(link).get()).sum();
-        node.metrics.sum(links)
-    };
+    let bytes = |of: fn(&LinkMetrics) -> &Cell| node.metrics.sum(|worker| worker.sum_of_links(of));
     [
         Family::counters(
             "kvorum_repair_sessions",

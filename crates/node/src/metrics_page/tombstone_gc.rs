@@ -33,7 +33,8 @@ pub(super) fn families(node: &Node, snapshot: &NodeSnapshot) -> [Family; 5] {
         }
         Some(HeldBack::Moved | HeldBack::Interrupted) | None => false,
     };
-    let members = &node.config.members;
+    let layout = node.layout();
+    let members = layout.members();
     let held_back = members.ids().map(|member| {
         let labels: Labels = vec![("peer", members.name(member).to_owned())];
         (labels, f64::from(u8::from(holds_back(member))))

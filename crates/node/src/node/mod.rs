@@ -21,9 +21,9 @@ use crate::metrics::Metrics;
 use crate::node_report::{Examiner, NodeSnapshot, OwnReport, SeeActivity, SeeStatus};
 use base::{Clock, LimitedLog, Quota, Random};
 use cluster::comparison::RepairKind;
-use cluster::{NodeId, Placement, ReplicaState};
+use cluster::{Layout, NodeId, ReplicaState};
 use lsm::{Engine, GcThreshold};
-use membership::Membership;
+use membership::{LayoutChanges, Layouts, Membership};
 use peer::PeerLog;
 use repair::NonOwnedStatus;
 use repair::session::{OrderedRepair, RepairSessions, RepairStatus};
@@ -44,8 +44,8 @@ pub struct Node {
     pub(crate) config: NodeConfig,
     /// What the node may use.
     pub(crate) resources: Resources,
-    /// Which nodes are the replicas of a key.
-    pub(crate) placement: Arc<Placement>,
+    /// The nodes of the cluster, and which of them keep a key.
+    pub(crate) layouts: Layouts,
     /// The store.
     pub(crate) engine: Engine,
     /// The time.
@@ -122,6 +122,31 @@ impl Node {
         &self.log
     }
 
+    /// The nodes of the cluster, and which of them keep a key.
+    #[must_use]
+    pub fn layout(&self) -> Arc<Layout> {
+        self.layouts.load()
+    }
+
+    /// Follows the layout from now on.
+    #[must_use]
+    pub fn layout_changes(&self) -> LayoutChanges {
+        self.layouts.changes()
+    }
+
+    /// Puts a layout in force. All that is kept for each node knows those that have joined before
+    /// the first request can concern them, and forgets those that have left. The runtimes
+    /// follow: see [`Worker`](crate::Worker). Blocks.
+    pub fn put_in_force(&self, layout: Layout) {
+        let layout = Arc::new(layout);
+        let members = layout.members();
+        self.timestamps.follow(members);
+        self.hints.follow(members);
+        self.membership.follow(&layout);
+        self.layouts.put_in_force(layout);
+        self.store_side.follow_layout();
+    }
+
     /// What the node is like now.
     #[must_use]
     pub fn snapshot(&self) -> NodeSnapshot {
@@ -130,7 +155,8 @@ impl Node {
             copies: store.table_non_owned,
             below: below(),
         });
-        let nodes = self.config.members.ids();
+        let layout = self.layout();
+        let nodes = layout.members().ids();
         NodeSnapshot {
             uptime: self.clock.monotonic().saturating_sub(self.started),
             unix_ms: self.clock.unix_ms(),
@@ -142,7 +168,7 @@ impl Node {
             learner_because: self.membership.learner_because(),
             loss: self.membership.loss_report(),
             timestamps: self.timestamp_status(),
-            hints: nodes.map(|node| self.hints_waiting(node)).collect(),
+            hints: nodes.map(|node| (node, self.hints_waiting(node))).collect(),
             background_share: self.background.status().share,
             repair: self.repair_status(),
             tombstone_gc: self.gc_status(),

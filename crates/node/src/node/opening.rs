@@ -13,9 +13,9 @@ use crate::metrics::Metrics;
 use crate::node_report::{Examiner, OwnReport};
 use crate::scans::ScanMemory;
 use base::{LimitedLog, LogBounds, Quota, Timestamp};
-use cluster::Placement;
+use cluster::Layout;
 use lsm::{Disk, Engine, Executor};
-use membership::{Membership, MembershipEnvironment, StoreCount};
+use membership::{Layouts, Membership, MembershipEnvironment, StoreCount};
 use peer::PeerLog;
 use repair::NonOwnedRule;
 use repair::session::{CheckpointEnvironment, RepairEnvironment, RepairSessions};
@@ -104,11 +104,10 @@ impl Node {
         let (own_drop_bound, bounds) = (Arc::clone(&timestamps), Arc::<SharedBounds>::default());
         let collected = Arc::clone(&bounds);
         let is_single_node = config.members.is_single_node();
-        let placement = Arc::new(Placement::new(config.members.names()));
+        let layouts = Layouts::new(Layout::founding(config.members.clone()));
         let are_all_whole = Arc::<AtomicBool>::default();
         let non_owned = NonOwnedRule {
-            placement: Arc::clone(&placement),
-            own: config.members.own(),
+            layouts: layouts.clone(),
             bounds: Arc::clone(&bounds),
             are_all_whole: Arc::clone(&are_all_whole),
         };
@@ -208,7 +207,7 @@ impl Node {
                 is_outdated: timestamps.outdated_flag(),
                 are_all_whole,
             },
-            config.members.clone(),
+            layouts.clone(),
             engine.store_id(),
             config.accept_data_loss,
         );
@@ -221,7 +220,7 @@ impl Node {
                 engine: engine.clone(),
                 membership: membership.clone(),
                 gc_grace: config.gc_grace,
-                members_hash: config.members.names_hash(),
+                layouts: layouts.clone(),
                 present: drop_above.map(|_| Box::new(present) as _),
                 trusted_unix_ms: Box::new(move || {
                     let status = trusted.status();
@@ -251,18 +250,17 @@ impl Node {
                 disk_spare_bytes: config.disk_reserve_bytes,
                 drop_above,
             },
-            config.members.names(),
+            &config.members,
         )?;
-        let metrics = Metrics::new(resources.runtimes, config.members.names().len());
-        let dialled = DialledPeers::new(resources.runtimes, config.members.names().len());
+        let metrics = Metrics::new(resources.runtimes);
+        let dialled = DialledPeers::new(resources.runtimes);
         let read_pool = ReadPool::new(&engine, config.read_queue, reads_run);
         let repair_files = CheckpointEnvironment {
             folder: config.data.clone(),
             disk: Arc::clone(&seams.disk),
         };
         let repair_environment = RepairEnvironment {
-            members: config.members.clone(),
-            placement: Arc::clone(&placement),
+            layouts: layouts.clone(),
             engine: engine.clone(),
             clock: Arc::clone(&clock),
             random: Arc::clone(&seams.random),
@@ -285,7 +283,7 @@ impl Node {
         let set_aside = SetAside::new(engine.clone(), Arc::clone(executor));
         let report = OwnReport::new(engine.clone(), Arc::clone(&clock), Arc::clone(executor));
         Ok(Self {
-            placement,
+            layouts,
             background,
             store_side,
             non_owned_bound,

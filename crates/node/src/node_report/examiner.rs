@@ -52,8 +52,9 @@ impl Examiner {
         }
         *last = None;
         let deadline = clock.monotonic().saturating_add(EXAMINE_MAX);
-        let asked: Vec<_> = peers
-            .ids()
+        let layout = peers.layout();
+        let nodes = layout.members().ids();
+        let asked: Vec<_> = nodes
             .map(|node| (node, ask(peers, pending, node, deadline)))
             .collect();
         let own_report = own(deadline).await;
@@ -79,7 +80,12 @@ fn ask(
     node: NodeId,
     deadline: Duration,
 ) -> Option<Result<Wait, Miss>> {
-    let link = peers.link(node)?;
+    if peers.is_own(node) {
+        return None;
+    }
+    let Some(link) = peers.link(node) else {
+        return Some(Err(Miss::Refused));
+    };
     let wait = pending.wait(deadline);
     let called = link.call(PeerRequest::Examine, deadline, wait.address());
     Some(called.map(|()| wait))

@@ -22,6 +22,7 @@ pub(crate) use examiner::Examiner;
 pub(crate) use own::OwnReport;
 pub use snapshot::NodeSnapshot;
 
+use cluster::NodeTable;
 use peer::{LatencyQuantiles, LinkStatus};
 use std::time::Duration;
 
@@ -42,6 +43,6 @@ pub struct ClientActivity {
 /// Returns what clients did lately.
 pub type SeeActivity = Box<dyn Fn() -> ClientActivity + Send + Sync>;
 
-/// Returns the status of the node in bytes, for its report; it gets the links of a runtime, by
-/// node.
-pub type SeeStatus = Box<dyn Fn(&NodeSnapshot, &[Option<LinkStatus>]) -> Vec<u8> + Send + Sync>;
+/// Returns the status of the node in bytes, for its report; it gets the states of the links of
+/// a runtime.
+pub type SeeStatus = Box<dyn Fn(&NodeSnapshot, &NodeTable<LinkStatus>) -> Vec<u8> + Send + Sync>;

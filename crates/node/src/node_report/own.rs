@@ -4,6 +4,7 @@ use super::examiner::EXAMINE_MAX;
 use super::free_space::FreeSpace;
 use super::{ClientActivity, NodeSnapshot, SeeActivity, SeeStatus};
 use base::Clock;
+use cluster::NodeTable;
 use lsm::{Engine, Executor};
 use peer::{LinkStatus, NodeReport, ReportedStatus};
 use std::sync::{Arc, OnceLock};
@@ -51,11 +52,11 @@ impl OwnReport {
     }
 
     /// How this node is, in time for `deadline` on the monotonic clock. `see` looks at the node,
-    /// and at its links, by node.
+    /// and at its links.
     pub(crate) async fn tell(
         &self,
         deadline: Duration,
-        see: impl FnOnce() -> (NodeSnapshot, Vec<Option<LinkStatus>>),
+        see: impl FnOnce() -> (NodeSnapshot, NodeTable<LinkStatus>),
     ) -> NodeReport {
         let left = deadline.saturating_sub(self.clock.monotonic());
         let space = self.free_space.space(left / DISK_SHARE).await;
@@ -73,7 +74,7 @@ impl OwnReport {
         NodeReport {
             data_bytes: snapshot.data_bytes(),
             free_bytes: space.free_bytes,
-            hints: snapshot.hints.iter().map(|waiting| waiting.hints).sum(),
+            hints: snapshot.hints.values().map(|waiting| waiting.hints).sum(),
             requests_per_1000_s,
             background_permille: (snapshot.background_share * 1000.0).round() as u16,
             reads,

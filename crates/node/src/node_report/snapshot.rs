@@ -1,7 +1,7 @@
 //! What a node is like at one moment: status, metrics and node report all say what is here.
 
 use crate::compactions::RunningCompaction;
-use cluster::ReplicaState;
+use cluster::{NodeTable, ReplicaState};
 use membership::LossReport;
 use repair::NonOwnedStatus;
 use repair::session::RepairStatus;
@@ -34,8 +34,8 @@ pub struct NodeSnapshot {
     pub loss: Option<LossReport>,
     /// Whether the node may allocate timestamps, and why not.
     pub timestamps: TimestampStatus,
-    /// The hints that wait, by node.
-    pub hints: Vec<HintsWaiting>,
+    /// The hints that wait, for each node.
+    pub hints: NodeTable<HintsWaiting>,
     /// The share of its time that each kind of background work may use.
     pub background_share: f64,
     /// What the node knows of repairs.

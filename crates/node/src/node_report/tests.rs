@@ -102,7 +102,7 @@ async fn a_node_tells_its_disk_its_store_and_what_clients_did() {
     let tell = async || {
         let deadline = machine.clock.monotonic() + WAIT_MAX;
         let jobs = async { machine.executor.run_all_due() };
-        let see = || (node.snapshot(), Vec::new());
+        let see = || (node.snapshot(), NodeTable::default());
         tokio::join!(node.report.tell(deadline, see), jobs).0
     };
     let report = tell().await;

@@ -104,7 +104,7 @@ impl Coordinator {
     /// # Errors
     /// Other scans hold it.
     pub async fn scan_window(&self, deadline: Duration) -> Result<ScanWindow, Refused> {
-        let nodes = self.peers.nodes();
+        let nodes = self.peers.nodes().into();
         let mut wait = self.pending.wait(deadline);
         tokio::select! {
             biased;

@@ -1,7 +1,8 @@
-//! Tests of a node as a replica (`own_replica`, `behind_closed_timestamp`), and a node for all unit
-//! tests.
+//! Tests of a node as a replica (`own_replica`, `behind_closed_timestamp`) and of one whose layout
+//! changes (`changing_layout`), and a node for all unit tests.
 
 mod behind_closed_timestamp;
+mod changing_layout;
 mod own_replica;
 
 use crate::config::{MemoryParts, NodeConfig, Resources};

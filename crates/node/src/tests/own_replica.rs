@@ -138,7 +138,11 @@ pub(super) fn open(disk: &Arc<FaultyDisk>, clock: &Arc<ManualClock>) -> Node {
     open_one_of(Members::from(url), disk, clock)
 }
 
-fn open_one_of(members: Members, disk: &Arc<FaultyDisk>, clock: &Arc<ManualClock>) -> Node {
+pub(super) fn open_one_of(
+    members: Members,
+    disk: &Arc<FaultyDisk>,
+    clock: &Arc<ManualClock>,
+) -> Node {
     let config = NodeConfig {
         durability: Durability::Os,
         filter_false_positive_rate: None,
@@ -167,8 +171,7 @@ pub(super) fn replica(node: &Node) -> Rc<LocalReplica> {
         clock: Arc::clone(&node.clock),
         log: Arc::clone(&node.log),
         telling: PageTelling {
-            own: node.config.members.own(),
-            placement: Arc::clone(&node.placement),
+            layouts: node.layouts.clone(),
             turns_of_peers: Arc::clone(&node.peer_page_turns),
             bytes_of_peers: Arc::clone(&node.peer_pages),
         },

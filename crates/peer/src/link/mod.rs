@@ -1,7 +1,7 @@
 //! The connection of one runtime to one peer: requests go out, answers come back.
 //!
 //! A link connects before there is a request for it, and connects again whenever
-//! the connection is lost, until the runtime ends ([`Link::run_forever`], in
+//! the connection is lost, until the peer leaves the cluster ([`Link::run`], in
 //! `upkeep`). What happens to a call depends on the [`LinkState`]:
 //!
 //! ```text
@@ -112,13 +112,16 @@ pub struct Link {
     redial: Notify,
     /// Whether the present connection is to be closed and the peer dialled again.
     is_redial_due: Cell<bool>,
+    /// Notified when the peer has left the cluster.
+    closed: Notify,
+    is_closed: Cell<bool>,
     /// Whether the present connection was closed because the peer's store was rebuilt.
     is_peer_filled: Cell<bool>,
 }
 
 impl Link {
     /// A link to the node `name` at `url`, which passes answers to `answers`. It
-    /// connects once [`Link::run_forever`] runs; until then, calls wait.
+    /// connects once [`Link::run`] runs; until then, calls wait.
     pub fn new(
         name: String,
         url: NodeUrl,
@@ -155,9 +158,21 @@ impl Link {
             negotiated: Cell::new(None),
             counts: Cell::default(),
             redial: Notify::new(),
+            closed: Notify::new(),
+            is_closed: Cell::new(false),
             is_redial_due: Cell::new(false),
             is_peer_filled: Cell::new(false),
         })
+    }
+
+    /// The name of the peer.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where the peer is.
+    pub fn url(&self) -> &NodeUrl {
+        &self.url
     }
 
     /// Sends a request to the peer; `deadline` is on the monotonic clock. The
@@ -361,6 +376,7 @@ impl Link {
     /// link is not up, it dials at once, and calls wait for that.
     pub fn note_peer_dial(&self) {
         match self.state.get() {
+            _ if self.is_closed.get() => {}
             LinkState::Up => {}
             LinkState::Suspected => {
                 self.is_redial_due.set(true);

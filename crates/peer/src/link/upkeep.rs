@@ -62,8 +62,24 @@ impl ConnectError {
 }
 
 impl Link {
-    /// Keeps the link connected until the runtime ends.
-    pub async fn run_forever(self: Rc<Self>) {
+    /// Closes the link, because the peer has left the cluster or has moved: calls that wait end,
+    /// and so do new ones at once.
+    pub fn close(&self) {
+        self.is_closed.set(true);
+        self.closed.notify_one();
+        self.disconnect();
+    }
+
+    /// Keeps the link connected until it is closed.
+    pub async fn run(self: Rc<Self>) {
+        tokio::select! {
+            biased;
+            () = self.closed.notified() => self.disconnect(),
+            () = self.stay_connected() => {}
+        }
+    }
+
+    async fn stay_connected(&self) {
         let mut backoff = Backoff::new(BACKOFF_MIN, BACKOFF_MAX);
         let patient_until = self.environment.clock.monotonic() + START_PATIENCE;
         loop {

@@ -198,7 +198,7 @@ impl Asker {
     }
 
     pub(crate) fn start(&self) {
-        tokio::task::spawn_local(Rc::clone(&self.link).run_forever());
+        tokio::task::spawn_local(Rc::clone(&self.link).run());
     }
 
     /// The time after this duration, on the asker's monotonic clock.

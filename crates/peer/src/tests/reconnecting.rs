@@ -306,7 +306,7 @@ async fn an_answer_handler_may_call_again() {
         for ticket in 0..3 {
             link.call(read_of("first"), again.until, ticket).unwrap();
         }
-        tokio::task::spawn_local(Rc::clone(&link).run_forever());
+        tokio::task::spawn_local(Rc::clone(&link).run());
         while again.lost.get() < 3 {
             again.more.notified().await;
         }

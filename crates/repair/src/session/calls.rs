@@ -138,7 +138,9 @@ impl RepairWorker {
     /// Asks a peer, without waiting for its answer.
     pub(super) fn start_call(&self, node: NodeId, request: PeerRequest) -> PeerCall {
         let link = self.peers.link(node);
-        let was_reached = link.is_none_or(|link| link.status().state != LinkState::Connecting);
+        let was_reached = link
+            .as_ref()
+            .is_none_or(|link| link.status().state != LinkState::Connecting);
         let time_max = if was_reached {
             REQUEST_MAX
         } else {

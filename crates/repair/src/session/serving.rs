@@ -383,7 +383,8 @@ impl RepairWorker {
         // and with that one it was compared itself: it need not wait for other pairs.
         if let SessionId::Full(token) = session {
             let membership = &environment.membership;
-            let peers = environment.members.peers();
+            let layout = self.peers.layout();
+            let peers = layout.members().peers();
             // A clock that was far at the handshake may have come near since.
             for peer in peers.filter(|peer| environment.timestamps.has_observed(*peer)) {
                 membership.observed(peer);

@@ -12,9 +12,9 @@ use crate::store::StoreSide;
 use base::{Clock, Entry, Random, Timestamp};
 use cluster::comparison::{Incarnation, RepairKind};
 use cluster::repair::SessionId;
-use cluster::{Members, Miss, NodeId, Placement, ReplicaState};
+use cluster::{Miss, NodeId, ReplicaState};
 use lsm::{Admission, Engine, Executor, JobClass};
-use membership::Membership;
+use membership::{Layouts, Membership};
 use peer::RepairAnswer;
 use profile::lock;
 use replica::background::{Background, Pacer, WorkKind};
@@ -28,10 +28,8 @@ use tokio::sync::oneshot;
 
 /// What repair works with.
 pub struct RepairEnvironment {
-    /// All nodes.
-    pub members: Members,
-    /// Where keys belong.
-    pub placement: Arc<Placement>,
+    /// The nodes of the cluster, and which of them keep a key.
+    pub layouts: Layouts,
     /// The store.
     pub engine: Engine,
     /// The time.
@@ -93,9 +91,9 @@ pub struct RepairWorker {
 impl RepairSessions {
     /// No sessions yet, but what earlier starts of this node remember. Blocks.
     pub fn open(environment: RepairEnvironment, files: CheckpointEnvironment) -> Arc<Self> {
-        let (clock, placement) = (&environment.clock, &environment.placement);
+        let (clock, layouts) = (&environment.clock, &environment.layouts);
         let (checkpoints, remembered) = Checkpoints::open(files);
-        let record = Record::new(Arc::clone(clock), placement.nodes(), remembered);
+        let record = Record::new(Arc::clone(clock), layouts.clone(), remembered);
         let written = Arc::new(WrittenKeys::default());
         let uncertain_below = {
             let (engine, store_side) = (
@@ -114,8 +112,7 @@ impl RepairSessions {
         let participant = Participant::new(PartEnvironment {
             engine: environment.engine.clone(),
             clock: Arc::clone(clock),
-            placement: Arc::clone(placement),
-            own: environment.members.own(),
+            layouts: layouts.clone(),
             written: Arc::clone(&written),
             bounds: Arc::clone(environment.store_side.shared()),
             uncertain_below,
@@ -158,7 +155,7 @@ impl RepairSessions {
 
     /// Has this node coordinate a session, unless it is alone.
     pub fn order(&self, kind: RepairKind) -> Option<OrderedRepair> {
-        let is_alone = self.environment.members.is_single_node();
+        let is_alone = self.environment.layouts.load().members().is_single_node();
         (!is_alone).then(|| self.orders.order(kind))
     }
 
@@ -251,7 +248,8 @@ impl RepairWorker {
     }
 
     pub(super) fn are_all_up(&self) -> bool {
-        let mut nodes = self.sessions.environment.members.ids();
+        let layout = self.peers.layout();
+        let mut nodes = layout.members().ids();
         nodes.all(|node| self.is_up(node))
     }
 

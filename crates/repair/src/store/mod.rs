@@ -37,7 +37,7 @@ use cluster::repair::{
 };
 use cluster::{Miss, ReplicaState};
 use lsm::{Disk, Engine, Error, Executor, JobClass, LateSource, SetAsideKeys};
-use membership::Membership;
+use membership::{Layouts, Membership};
 use profile::lock;
 use replica::SharedBounds;
 use std::path::PathBuf;
@@ -60,8 +60,8 @@ pub struct StoreSideEnvironment {
     pub membership: Membership,
     /// How far in the past everything below a closed timestamp is.
     pub gc_grace: Duration,
-    /// The [hash](cluster::Members::names_hash) of the list of nodes.
-    pub members_hash: u64,
+    /// The layout in force: what was shown of non-owned copies holds for its nodes only.
+    pub layouts: Layouts,
     /// While an operator drops the versions from the future: what the present is. A closed
     /// timestamp or a GC threshold from the future goes as well, wherever it comes from.
     pub present: Option<Box<dyn Fn() -> Timestamp + Send + Sync>>,
@@ -71,6 +71,13 @@ pub struct StoreSideEnvironment {
     pub latest_named: Box<dyn Fn() -> Timestamp + Send + Sync>,
     /// The time.
     pub clock: Arc<dyn Clock>,
+}
+
+impl StoreSideEnvironment {
+    /// The [hash](cluster::Members::names_hash) of the list of nodes.
+    fn members_hash(&self) -> u64 {
+        self.layouts.peek().members().names_hash()
+    }
 }
 
 /// A store's side of repair sessions. The runtimes of a node share it.
@@ -130,7 +137,7 @@ impl StoreSide {
         environment
             .engine
             .raise_closed_timestamp(state.refuses_below())?;
-        shared.put_in_force(state, environment.members_hash);
+        shared.put_in_force(state, environment.members_hash());
         let clock = Arc::clone(&environment.clock);
         let side = Self {
             environment,
@@ -151,6 +158,13 @@ impl StoreSide {
     /// Ends all writing to the data folder. Blocks while a step is carried out.
     pub fn close(&self) {
         lock(&self.writer).is_closed = true;
+    }
+
+    /// Takes note that another layout is in force. Blocks while a step is carried out.
+    pub fn follow_layout(&self) {
+        let _writer = lock(&self.writer);
+        let members = self.environment.members_hash();
+        self.shared.put_in_force(self.shared.state(), members);
     }
 
     /// What requests ask.
@@ -496,7 +510,7 @@ impl StoreSide {
     ) -> Result<(), Error> {
         let engine = &self.environment.engine;
         self.shared
-            .put_in_force(next, self.environment.members_hash);
+            .put_in_force(next, self.environment.members_hash());
         if next.refuses_below() > before.refuses_below() {
             engine.raise_closed_timestamp(next.refuses_below())?;
         }

@@ -3,10 +3,10 @@
 use super::*;
 use base::{BootId, Expiry, ManualClock, SeededRandom};
 use cluster::repair::ShownBelow;
-use cluster::{Member, Members, NodeId, NodeUrl};
+use cluster::{Layout, Member, Members, NodeId, NodeUrl};
 use lsm::Options;
 use lsm_testing::{BlockingWrite, Fault, FaultyDisk, MemoryDisk, StepExecutor, environment};
-use membership::{MembershipEnvironment, StoreCount};
+use membership::{Layouts, MembershipEnvironment, StoreCount};
 use std::cell::Cell;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -15,12 +15,14 @@ const GC_GRACE_MS: u64 = 10_000;
 const NOW_UNIX_MS: u64 = 1_800_000_000_000;
 /// How long before now what others name is at least.
 const LATEST_NAMED: u64 = 5_000;
-const MEMBERS: u64 = 0x1234;
 const TOKEN: Token = Token {
     session: 1 << 32 | 7,
     attempt: 0,
 };
-const BEGIN: SessionRequest = SessionRequest::Begin { members: MEMBERS };
+fn begin() -> SessionRequest {
+    let members = members().names_hash();
+    SessionRequest::Begin { members }
+}
 
 /// A node's disk.
 struct TestNode {
@@ -106,7 +108,9 @@ impl TestNode {
             is_outdated: Arc::default(),
             are_all_whole: Arc::default(),
         };
-        let membership = Membership::open(membership, members(), engine.store_id(), false).unwrap();
+        let layouts = Layouts::new(Layout::founding(members()));
+        let membership =
+            Membership::open(membership, layouts.clone(), engine.store_id(), false).unwrap();
         let is_trusted = Arc::clone(&self.is_trusted);
         let environment = StoreSideEnvironment {
             folder: folder.into(),
@@ -115,7 +119,7 @@ impl TestNode {
             engine: engine.clone(),
             membership: membership.clone(),
             gc_grace: Duration::from_millis(GC_GRACE_MS),
-            members_hash: MEMBERS,
+            layouts,
             present: self.drops_future.get().then(|| Box::new(|| at(0)) as _),
             trusted_unix_ms: Box::new(move || is_trusted.load(Relaxed).then_some(NOW_UNIX_MS)),
             latest_named: Box::new(|| at(LATEST_NAMED)),
@@ -171,7 +175,7 @@ fn what_was_answered_holds_after_a_restart() {
     let opened = node.open();
     let below = at(GC_GRACE_MS + 5);
     assert!(matches!(
-        opened.ask(BEGIN),
+        opened.ask(begin()),
         Some(SessionAnswer::Begun { latest, .. }) if latest == at(GC_GRACE_MS)
     ));
     assert_eq!(node.stored().token, TOKEN);
@@ -210,7 +214,7 @@ fn a_clock_that_is_not_trusted_closes_nothing() {
     let node = TestNode::new();
     node.is_trusted.store(false, Relaxed);
     let opened = node.open();
-    opened.ask(BEGIN);
+    opened.ask(begin());
     let closed = opened.ask(closing(at(GC_GRACE_MS)));
     assert_eq!(closed, Some(SessionAnswer::Closed(Timestamp::ZERO)));
 }
@@ -224,7 +228,7 @@ fn a_step_that_cannot_be_done_changes_nothing() {
         gc_threshold: below,
     };
     let steps = [
-        BEGIN,
+        begin(),
         closing(below),
         SessionRequest::Finish { below },
         outcome,
@@ -331,7 +335,7 @@ fn a_store_that_has_answered_for_a_threshold_keeps_what_it_has() {
     let opened = node.open();
     let (old, below) = (at(GC_GRACE_MS + 9), at(GC_GRACE_MS));
     opened.write(old, lsm::Admission::Ordinary).unwrap();
-    opened.ask(BEGIN);
+    opened.ask(begin());
     opened.ask(closing(below));
     opened.ask(SessionRequest::Finish { below });
     opened.hear(below);
@@ -376,7 +380,7 @@ fn a_session_that_is_voided_does_not_raise_the_threshold_after_a_restart_either(
     let node = TestNode::new();
     let opened = node.open();
     let below = at(GC_GRACE_MS);
-    opened.ask(BEGIN);
+    opened.ask(begin());
     opened.ask(closing(below));
     let mut noted = opened.side.void_session();
     assert!(noted.try_recv().is_err());
@@ -388,7 +392,7 @@ fn a_session_that_is_voided_does_not_raise_the_threshold_after_a_restart_either(
     assert_eq!(finished, Some(SessionAnswer::Synced { may_raise: false }));
     opened.close();
     let opened = node.open();
-    let resumed = opened.ask_by(TOKEN.next_attempt(), BEGIN);
+    let resumed = opened.ask_by(TOKEN.next_attempt(), begin());
     assert!(matches!(
         resumed,
         Some(SessionAnswer::Begun {
@@ -402,7 +406,7 @@ fn a_session_that_is_voided_does_not_raise_the_threshold_after_a_restart_either(
 fn a_loss_forgets_the_session() {
     let node = TestNode::new();
     let opened = node.open();
-    opened.ask(BEGIN);
+    opened.ask(begin());
     opened.membership.fall_behind().unwrap();
     let refused = opened.ask(closing(at(GC_GRACE_MS)));
     let greatest = Token {
@@ -413,7 +417,7 @@ fn a_loss_forgets_the_session() {
     assert_eq!(node.stored().token, greatest);
     // It is forgotten once, and not again at each start.
     let next = Token::first_after(greatest, NodeId::new(0), 5);
-    opened.ask_by(next, BEGIN);
+    opened.ask_by(next, begin());
     opened.close();
     let opened = node.open();
     assert_eq!(opened.side.record().token, next);
@@ -424,7 +428,7 @@ fn what_was_admitted_for_a_session_is_refused_once_that_has_ended() {
     let node = TestNode::new();
     let opened = node.open();
     let below = at(GC_GRACE_MS);
-    opened.ask(BEGIN);
+    opened.ask(begin());
     opened.ask(closing(below));
     let old = value(at(GC_GRACE_MS + 1));
     let admit = |token| opened.side.admits(&old, false, token);
@@ -445,7 +449,7 @@ fn what_was_admitted_for_a_session_is_refused_once_that_has_ended() {
 fn a_step_of_the_scan_ends_what_read_repairs_were_admitted_before() {
     let node = TestNode::new();
     let opened = node.open();
-    opened.ask(BEGIN);
+    opened.ask(begin());
     opened.side.set_ahead(b"a", None);
     opened.ask(closing(at(GC_GRACE_MS)));
     let admission = lsm::Admission::Late {
@@ -489,7 +493,7 @@ fn nodes_that_lower_their_thresholds_at_different_moments_are_not_behind_each_ot
     let future = Timestamp::from_unix_ms(NOW_UNIX_MS + 1);
     let answered = ShownBelow {
         below: future,
-        members: MEMBERS,
+        members: members().names_hash(),
     };
     let record = StoreRecord {
         closed: future,

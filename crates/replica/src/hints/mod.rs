@@ -39,7 +39,7 @@ pub use statistics::HintStatistics;
 pub use statistics::HintsWaiting;
 
 use base::Entry;
-use cluster::NodeId;
+use cluster::{Members, NodeId, NodeTable};
 use log::HintLogs;
 use lsm::{Error, Executor, JobClass};
 use profile::lock;
@@ -73,8 +73,8 @@ struct HintStoreInner {
     upkeep: Mutex<()>,
     waiting: Arc<WaitingCounts>,
     counters: Arc<HintCounters>,
-    /// By peer: notified when there may be a hint to deliver.
-    wakes: Vec<Notify>,
+    /// By node: notified when there may be a hint to deliver. Hints are kept for these nodes.
+    wakes: Mutex<NodeTable<Arc<Notify>>>,
 }
 
 #[derive(Default)]
@@ -94,23 +94,21 @@ struct QueuedHint {
 }
 
 impl HintStore {
-    /// Opens the hints of an earlier run and reads all of them once. `names` are the
-    /// names of the nodes in the order of their IDs; hints for other nodes are
-    /// dropped. Blocks.
+    /// Opens the hints of an earlier run for these nodes and reads all of them once; hints for
+    /// other nodes are dropped. Blocks.
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::DiskFull`] if the folder cannot be created or
     /// listed. A segment that cannot be read is logged and skipped.
-    pub fn open<'a>(
+    pub fn open(
         environment: HintEnvironment,
         options: HintOptions,
-        names: impl IntoIterator<Item = &'a str>,
+        members: &Members,
     ) -> Result<Self, Error> {
         let executor = Arc::clone(&environment.executor);
         let counters = Arc::new(HintCounters::default());
-        let names: Vec<&str> = names.into_iter().collect();
-        let waiting = Arc::new(WaitingCounts::new(names.len()));
-        let logs = HintLogs::open(environment, options, &names, &waiting, &counters)?;
+        let waiting = Arc::new(WaitingCounts::new());
+        let logs = HintLogs::open(environment, options, members, &waiting, &counters)?;
         Ok(Self {
             inner: Arc::new(HintStoreInner {
                 options,
@@ -120,9 +118,23 @@ impl HintStore {
                 upkeep: Mutex::new(()),
                 waiting,
                 counters,
-                wakes: names.iter().map(|_| Notify::new()).collect(),
+                wakes: Mutex::new(members.ids().map(|node| (node, Arc::default())).collect()),
             }),
         })
+    }
+
+    /// Takes note of the nodes of a layout before it is in force: keeps hints for those that have
+    /// joined, and drops those for nodes that have left. Blocks.
+    pub fn follow(&self, members: &Members) {
+        {
+            let mut wakes = lock(&self.inner.wakes);
+            wakes.retain(|node, _| members.contains(node));
+        }
+        lock(&self.inner.logs).follow(members);
+        let mut wakes = lock(&self.inner.wakes);
+        for node in members.ids() {
+            wakes.get_or_insert_with(node, Arc::default);
+        }
     }
 
     /// Keeps a hint, without blocking. A job calls `reply` with whether the hint was
@@ -213,7 +225,8 @@ impl HintStore {
 
     /// Waits until a hint for the peer was written or [`HintStore::wake`] was called.
     async fn woken(&self, peer: NodeId) {
-        match self.inner.wakes.get(peer.index()) {
+        let wake = lock(&self.inner.wakes).get(peer).map(Arc::clone);
+        match wake {
             Some(wake) => wake.notified().await,
             None => std::future::pending().await,
         }
@@ -237,7 +250,7 @@ impl HintStoreInner {
         let schedule = {
             let mut queue = lock(&self.queue);
             let is_full = queue.bytes > 0 && queue.bytes + bytes > self.options.queue_bytes_max;
-            if queue.is_closed || is_full || hint.peer.index() >= self.wakes.len() {
+            if queue.is_closed || is_full || !lock(&self.wakes).contains(hint.peer) {
                 return Err(hint.reply);
             }
             queue.bytes += bytes;
@@ -296,7 +309,7 @@ impl HintStoreInner {
     }
 
     fn wake(&self, peer: NodeId) {
-        if let Some(wake) = self.wakes.get(peer.index()) {
+        if let Some(wake) = lock(&self.wakes).get(peer) {
             wake.notify_one();
         }
     }

@@ -1,6 +1,6 @@
 //! Counts of hints, for the status page and the metrics.
 
-use cluster::NodeId;
+use cluster::{NODES_MAX, NodeId};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The hints for a peer on disk.
@@ -14,11 +14,13 @@ pub struct HintsWaiting {
 
 /// The hints on disk, by peer. They change under the lock of the logs; reading them
 /// takes no lock.
-pub(super) struct WaitingCounts(Vec<[AtomicU64; 2]>);
+pub(super) struct WaitingCounts(Box<[[AtomicU64; 2]]>);
 
 impl WaitingCounts {
-    pub(super) fn new(nodes: usize) -> Self {
-        Self((0..nodes).map(|_| <[AtomicU64; 2]>::default()).collect())
+    /// No hints for any node that can ever be.
+    pub(super) fn new() -> Self {
+        let nodes = 0..NODES_MAX;
+        Self(nodes.map(|_| <[AtomicU64; 2]>::default()).collect())
     }
 
     pub(super) fn of(&self, peer: NodeId) -> HintsWaiting {
@@ -66,6 +68,8 @@ pub struct HintStatistics {
     pub dropped_obsolete: u64,
     /// Dropped because their segment was damaged on disk.
     pub dropped_damaged: u64,
+    /// Dropped because their peer has left the cluster.
+    pub dropped_with_peer: u64,
 }
 
 /// Why a segment is removed.
@@ -75,6 +79,7 @@ pub(super) enum SegmentEnd {
     ForRoom,
     ForAge,
     Damaged,
+    WithPeer,
 }
 
 #[derive(Default)]
@@ -87,6 +92,7 @@ pub(super) struct HintCounters {
     dropped_for_age: AtomicU64,
     dropped_obsolete: AtomicU64,
     dropped_damaged: AtomicU64,
+    dropped_with_peer: AtomicU64,
 }
 
 impl HintCounters {
@@ -113,6 +119,7 @@ impl HintCounters {
             SegmentEnd::ForRoom => &self.dropped_for_room,
             SegmentEnd::ForAge => &self.dropped_for_age,
             SegmentEnd::Damaged => &self.dropped_damaged,
+            SegmentEnd::WithPeer => &self.dropped_with_peer,
         };
         counter.fetch_add(hints, Relaxed);
     }
@@ -127,6 +134,7 @@ impl HintCounters {
             dropped_for_age: self.dropped_for_age.load(Relaxed),
             dropped_obsolete: self.dropped_obsolete.load(Relaxed),
             dropped_damaged: self.dropped_damaged.load(Relaxed),
+            dropped_with_peer: self.dropped_with_peer.load(Relaxed),
         }
     }
 }

@@ -5,8 +5,8 @@
 
 use crate::shared_bounds::SharedBounds;
 use base::{EntryRef, LONG_VALUE_BYTES};
+use cluster::Layout;
 use cluster::pages::{PageItem, PageRequest, Part, ScanPage};
-use cluster::{NodeId, Placement};
 use lsm::{Engine, Error};
 use peer::PAGE_ITEM_BYTES;
 use std::sync::Arc;
@@ -18,10 +18,8 @@ pub const PAGE_BYTES_MAX: u32 = 256 << 10;
 pub struct PageRead {
     /// What is asked for.
     pub request: PageRequest,
-    /// Which nodes are the replicas of a key.
-    pub placement: Arc<Placement>,
-    /// This node.
-    pub own: NodeId,
+    /// The layout in force.
+    pub layout: Arc<Layout>,
     /// Says what was set aside.
     pub bounds: Arc<SharedBounds>,
 }
@@ -102,7 +100,9 @@ impl PageRead {
     }
 
     fn item(&self, entry: EntryRef<'_>) -> Option<PageItem> {
-        let part = self.request.part_of(self.own, entry.key(), &self.placement);
+        let own = self.layout.members().own();
+        let placement = self.layout.placements().for_scans();
+        let part = self.request.part_of(own, entry.key(), placement);
         let is_short = entry.value_bytes().len() <= LONG_VALUE_BYTES;
         match part {
             Part::None => None,

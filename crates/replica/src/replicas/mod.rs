@@ -68,7 +68,7 @@ pub struct ReplicaSet {
 /// Where a replica is.
 enum Location<'a> {
     OwnStore(&'a Rc<LocalReplica>),
-    Peer(&'a Link),
+    Peer(Rc<Link>),
 }
 
 impl ReplicaSet {
@@ -179,6 +179,6 @@ impl ReplicaSet {
         if self.peers.is_own(node) {
             return Some(Location::OwnStore(&self.own));
         }
-        self.peers.link(node).map(|link| Location::Peer(link))
+        self.peers.link(node).map(Location::Peer)
     }
 }

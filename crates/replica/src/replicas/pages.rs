@@ -6,8 +6,9 @@ use crate::read_pool::{PAGE_BYTES_MAX, PageRead};
 use crate::read_pool::{PoolFull, Read};
 use crate::wait_sites;
 use base::Quota;
+use cluster::Miss;
 use cluster::pages::{PageRequest, ScanPage};
-use cluster::{Miss, NodeId, Placement};
+use membership::Layouts;
 use peer::{EncodedPage, PeerAnswer, Reply};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,10 +16,8 @@ use std::time::Duration;
 
 /// What the store needs to make pages.
 pub struct PageTelling {
-    /// This node.
-    pub own: NodeId,
-    /// Which nodes are the replicas of a key.
-    pub placement: Arc<Placement>,
+    /// The layout in force.
+    pub layouts: Layouts,
     /// Peers' pages are read one at a time, because a batch of long values takes much memory.
     pub turns_of_peers: Arc<Quota>,
     /// Peers' pages until they are sent, in bytes. Clients have a quota of their own, so no node
@@ -52,8 +51,7 @@ impl LocalReplica {
         let turn = turn.ok_or(Miss::Overloaded)?;
         let read = PageRead {
             request,
-            placement: Arc::clone(&self.telling.placement),
-            own: self.telling.own,
+            layout: self.telling.layouts.load(),
             bounds: Arc::clone(&self.bounds),
         };
         self.submit(Read::Page(Box::new(read), turn), wait.address())

@@ -105,7 +105,7 @@ impl TimestampAllocator {
             return Ok(());
         };
         let all_after = self.drift_max.saturating_mul(2);
-        let are_heard = state.observed_peers.len() + 1 >= self.nodes;
+        let are_heard = state.observed_peers.len() >= self.peer_clocks.peers();
         if are_heard || now.monotonic.saturating_sub(opened) >= all_after {
             Ok(())
         } else {

@@ -76,8 +76,6 @@ pub struct TimestampAllocator {
     /// This node's ID, which all its timestamps carry.
     id: u8,
     is_single_node: bool,
-    /// How many nodes the cluster has.
-    nodes: usize,
     /// How far clocks may differ.
     drift_max: Duration,
     reservation_max: Duration,
@@ -142,10 +140,9 @@ impl TimestampAllocator {
             bound: ClockBound::new(clock_drift_max),
             id: members.id_in_timestamps(),
             is_single_node,
-            nodes: members.count().into(),
             drift_max: clock_drift_max,
             reservation_max,
-            peer_clocks: PeerClocks::new(members.count(), members.own()),
+            peer_clocks: PeerClocks::new(members),
             is_outdated: Arc::default(),
             state: Mutex::new(AllocatorState {
                 hybrid: None,
@@ -243,6 +240,18 @@ impl TimestampAllocator {
             );
         }
         self.changed.notify_waiters();
+    }
+
+    /// Takes note of the nodes of a layout before it is in force: nothing is known of the clocks of
+    /// those that have joined, and those that have left have no say any more.
+    pub fn follow(&self, members: &Members) {
+        self.peer_clocks.follow(members);
+        let mut state = lock(&self.state);
+        let is_member = |node: &NodeId| members.contains(*node);
+        state
+            .greatest_seen_by_peers
+            .retain(|node, _| is_member(node));
+        state.observed_peers.retain(is_member);
     }
 
     /// While it is set, no timestamps are issued: the store is an older state of a store

@@ -72,7 +72,7 @@ impl TimestampAllocator {
         let is_far = |ahead_ms: i64| !self.bound.is_near(ahead_ms.saturating_sub(median_ms));
         let far = nodes.iter().filter(|(_, ahead_ms)| is_far(*ahead_ms));
         let far: Vec<NodeId> = far.map(|(node, _)| *node).collect();
-        if nodes.len() - far.len() > members.names().len() / 2 {
+        if nodes.len() - far.len() > usize::from(members.count()) / 2 {
             far
         } else {
             Vec::new()

@@ -32,7 +32,7 @@ impl ServerConfig {
             !own.is_https() || self.tls.is_some(),
             &format!("it is missing, and the node's URL is {own}: give tls_cert and tls_key"),
         )?;
-        let peers = || members.peers().map(|peer| members.url(peer));
+        let peers = || members.others().map(|(_, peer)| peer.url());
         let verifies_peers = self
             .tls
             .as_ref()

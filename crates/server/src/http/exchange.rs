@@ -67,7 +67,7 @@ impl HttpExchange<'_> {
     pub(crate) fn replica_rules(&self) -> ReplicaRules {
         let config = self.listener.shared().config();
         ReplicaRules {
-            nodes: config.node.members.count(),
+            nodes: self.listener.worker.nodes(),
             default: config.replicas_default,
         }
     }

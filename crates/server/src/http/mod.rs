@@ -157,8 +157,8 @@ pub(crate) async fn answer(
             began,
             ended,
         };
-        let members = &listener.shared().config().node.members;
-        slow_requests.note(members, timeline, &answered);
+        let layout = || listener.worker.layout();
+        slow_requests.note(layout, timeline, &answered);
     }
     if let Some(timeline) = timeline.filter(|_| records_steps) {
         let port = channel.client().map_or(0, |client| client.port());

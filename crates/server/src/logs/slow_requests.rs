@@ -6,12 +6,12 @@
 
 use crate::config::LogKeys;
 use base::{LogLimiter, Timestamp, TraceId};
-use cluster::Members;
+use cluster::{Layout, Members};
 use node::{ReplicaTimes, TracedRequest};
 use profile::lock;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Logs slow requests.
@@ -137,8 +137,13 @@ impl SlowRequests {
         }
     }
 
-    /// Logs a request if it was slow.
-    pub(crate) fn note(&self, members: &Members, timeline: &Timeline, answered: &Answered<'_>) {
+    /// Logs a request if it was slow. `layout` has the names of the replicas.
+    pub(crate) fn note(
+        &self,
+        layout: impl FnOnce() -> Arc<Layout>,
+        timeline: &Timeline,
+        answered: &Answered<'_>,
+    ) {
         let took = answered.ended.saturating_sub(answered.began);
         let Some(left_out) = self.admit(took, answered.ended) else {
             return;
@@ -156,7 +161,7 @@ impl SlowRequests {
             took_ms = ms(took),
             body_ms = ms(body_end.saturating_sub(answered.began)),
             queue_ms = ms(asked.saturating_sub(body_end)),
-            replicas = replicas(members, &timeline.replicas, asked),
+            replicas = replicas(layout().members(), &timeline.replicas, asked),
             left_out,
             "a slow request"
         );
@@ -166,7 +171,7 @@ impl SlowRequests {
     /// for one is up to its client, which may send as many lines as it likes.
     pub(crate) fn note_operation(
         &self,
-        members: &Members,
+        layout: impl FnOnce() -> Arc<Layout>,
         times: &OperationTimes,
         operation: &EndedOperation,
     ) {
@@ -182,7 +187,7 @@ impl SlowRequests {
             trace = operation.trace.map(|trace| trace.to_string()),
             took_ms = ms(took),
             queue_ms = ms(times.began.saturating_sub(times.read)),
-            replicas = replicas(members, &times.replicas, times.began),
+            replicas = replicas(layout().members(), &times.replicas, times.began),
             left_out,
             "a slow operation of a batch"
         );

@@ -20,6 +20,7 @@
 use crate::admission::owners::owner_of;
 use crate::config::ServerConfig;
 use base::{FairQuota, Quota, Reservation};
+use cluster::Members;
 use profile::lock;
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -53,6 +54,11 @@ pub(crate) struct ConnectionSlots {
     unauthenticated: Arc<UnauthenticatedConnections>,
 }
 
+/// How many slots the peers among these nodes have, at so many runtimes.
+pub(crate) fn peer_slots(members: &Members, threads: usize) -> usize {
+    members.peers().count() * threads * PEER_CONNECTIONS
+}
+
 /// The slot of a connection, held until the connection ends.
 pub(crate) struct ConnectionSlot(RefCell<SlotKind>);
 
@@ -71,12 +77,15 @@ enum SlotKind {
 
 impl ConnectionSlots {
     /// The slots of a server with this configuration, and so many for unauthenticated
-    /// connections.
-    pub(crate) fn new(config: &ServerConfig, unauthenticated_max: usize) -> Self {
-        let peers = usize::from(config.node.members.count() - 1);
+    /// connections. `peers` are those of peers, which change with the list of nodes.
+    pub(crate) fn new(
+        config: &ServerConfig,
+        peers: Arc<Quota>,
+        unauthenticated_max: usize,
+    ) -> Self {
         Self {
             clients: Quota::new(config.connections_max),
-            peers: Quota::new(peers * config.threads * PEER_CONNECTIONS),
+            peers,
             unauthenticated: Arc::new(Mutex::new(FairQuota::new(unauthenticated_max))),
         }
     }
@@ -169,7 +178,7 @@ impl Drop for UnauthenticatedConnection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cluster::{Member, Members, NodeUrl};
+    use cluster::{Member, NodeUrl};
 
     fn address(last: u8) -> IpAddr {
         IpAddr::from([10, 0, 0, last])
@@ -184,7 +193,8 @@ mod tests {
         let mut config = ServerConfig::new(members, "store");
         config.threads = 1;
         config.connections_max = connections_max;
-        ConnectionSlots::new(&config, UNAUTHENTICATED_MAX)
+        let peers = Quota::new(peer_slots(&config.node.members, config.threads));
+        ConnectionSlots::new(&config, peers, UNAUTHENTICATED_MAX)
     }
 
     fn is_evicted(slot: &ConnectionSlot) -> bool {

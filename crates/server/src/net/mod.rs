@@ -146,6 +146,18 @@ impl Listener {
         let paused_connections = Rc::clone(&self.paused_connections);
         tokio::task::spawn_local(paused_connections.resume_forever(Rc::clone(&self.permits)));
         tokio::task::spawn_local(Rc::clone(self).end_overdue_forever());
+        tokio::task::spawn_local(Rc::clone(self).follow_layout());
+    }
+
+    /// Has the listener know the nodes of the layout in force, and what all listeners share.
+    async fn follow_layout(self: Rc<Self>) {
+        let mut changes = self.shared.node.layout_changes();
+        let mut next = Some(changes.load());
+        while let Some(layout) = next {
+            self.own_hosts.follow(layout.members());
+            self.shared.follow(layout.members());
+            next = changes.changed().await;
+        }
     }
 
     /// Starts to record the history of the node. One runtime does it for all.

@@ -1,5 +1,6 @@
 //! What the listeners of all runtimes share.
 
+use super::connection_slots::peer_slots;
 use super::counted_since::CountedSince;
 use super::start_hold::StartHold;
 use super::tls::ListenerTls;
@@ -11,6 +12,7 @@ use crate::logs::slow_requests::SlowRequests;
 use crate::metrics::{History, Metrics};
 use crate::trust::Trust;
 use base::{Clock, Quota};
+use cluster::Members;
 use node::Node;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +28,8 @@ pub(crate) struct ListenerShared {
     pub(crate) tls: Option<Arc<ListenerTls>>,
     /// The quotas for bodies that are being received, in bytes.
     pub(crate) uploads: Uploads,
+    /// Slots for connections of peers that were accepted when those of clients were taken.
+    pub(crate) peer_slots: Arc<Quota>,
     /// Quota for long request heads, in bytes.
     pub(crate) heads: Arc<Quota>,
     /// The scans that are streamed. Each holds memory that no quota counts, and lasts as long as
@@ -87,6 +91,7 @@ impl ListenerShared {
                 config.requests_queued_max,
                 config.node.timeout,
             ),
+            peer_slots: Quota::new(peer_slots(&config.node.members, config.threads)),
             heads: Quota::new(split.heads_bytes),
             scans: Quota::with_line(split.scans_max, config.requests_queued_max),
             batch_answers: Quota::new(split.batch_answers_bytes),
@@ -102,6 +107,15 @@ impl ListenerShared {
             metrics,
             node,
             config,
+        }
+    }
+
+    /// Has what all runtimes share know the nodes of a layout.
+    pub(super) fn follow(&self, members: &Members) {
+        self.peer_slots
+            .resize(peer_slots(members, self.config.threads));
+        if let Some(tls) = &self.tls {
+            tls.follow(members);
         }
     }
 

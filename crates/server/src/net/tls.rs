@@ -22,6 +22,7 @@ use crate::admission::shedding::{ConnectionQuota, Shed};
 use crate::config::{ServerConfig, TlsConfig};
 use crate::metrics::TlsMetrics;
 use base::{LogLimiter, LogRate};
+use cluster::Members;
 use profile::lock;
 use rustix::net::{RecvFlags, recv};
 use std::cell::{Cell, RefCell};
@@ -64,7 +65,7 @@ pub(crate) struct ListenerTls {
     /// Whether connections without TLS are accepted, too.
     is_optional: bool,
     /// The hosts of the other members, for which their certificates are.
-    hosts: Vec<String>,
+    hosts: Mutex<Vec<String>>,
     /// The addresses from which peers have come lately, or at which they were reached.
     peer_addresses: Mutex<PeerAddresses>,
     log_limiter: Mutex<LogLimiter>,
@@ -72,6 +73,7 @@ pub(crate) struct ListenerTls {
 
 /// The addresses of connections whose other side proved to be a peer, whoever of the two has
 /// dialled: a few for each peer, the latest at the end.
+#[derive(Default)]
 struct PeerAddresses {
     addresses: VecDeque<IpAddr>,
     max: usize,
@@ -131,20 +133,22 @@ pub(crate) enum Entered {
 impl ListenerTls {
     /// TLS for the listeners of a server with this configuration.
     pub(crate) fn new(config: &ServerConfig, tls: &TlsConfig, node_tls: Arc<NodeTls>) -> Self {
-        let members = &config.node.members;
-        Self {
+        let listener_tls = Self {
             node_tls,
             is_optional: tls.is_optional,
-            hosts: members
-                .peers()
-                .map(|peer| members.url(peer).host().to_owned())
-                .collect(),
-            peer_addresses: Mutex::new(PeerAddresses {
-                addresses: VecDeque::new(),
-                max: members.peers().count() * ADDRESSES_A_PEER,
-            }),
+            hosts: Mutex::default(),
+            peer_addresses: Mutex::default(),
             log_limiter: Mutex::new(LogLimiter::new(LOGGED)),
-        }
+        };
+        listener_tls.follow(&config.node.members);
+        listener_tls
+    }
+
+    /// Knows these nodes from now on.
+    pub(crate) fn follow(&self, members: &Members) {
+        let hosts = members.others().map(|(_, peer)| peer.url().host());
+        *lock(&self.hosts) = hosts.map(str::to_owned).collect();
+        lock(&self.peer_addresses).max = members.peers().count() * ADDRESSES_A_PEER;
     }
 
     /// Whether connections without TLS are accepted, too.
@@ -167,7 +171,7 @@ impl ListenerTls {
             Some(tls) => {
                 let shown = tls.peer_certificates().unwrap_or_default();
                 tls.handshake_kind() != Some(HandshakeKind::Resumed)
-                    && is_for_any(shown, self.hosts.iter())
+                    && is_for_any(shown, lock(&self.hosts).iter())
             }
         }
     }
@@ -352,7 +356,7 @@ impl PeerAddresses {
     fn remember(&mut self, address: IpAddr) {
         self.addresses.retain(|known| *known != address);
         self.addresses.push_back(address);
-        if self.addresses.len() > self.max {
+        while self.addresses.len() > self.max {
             self.addresses.pop_front();
         }
     }
@@ -401,7 +405,7 @@ impl TlsQuotas {
 mod tests {
     use super::ConnectionScope::{AnyRequest, PeerOrProbe};
     use super::*;
-    use cluster::{Member, Members, NodeUrl};
+    use cluster::{Member, NodeUrl};
     use tls::TlsFiles;
 
     /// The runtime has had no events of such a connection when a node that stops looks at it.

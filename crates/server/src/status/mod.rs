@@ -26,17 +26,17 @@ use api::status::{
     Repair, RunningRepair, SetAside, Status, Store, Tls, TlsFailure, TokensFile,
 };
 use cluster::comparison::RepairKind;
-use cluster::{NodeId, ReplicaState};
+use cluster::{NodeId, NodeTable, ReplicaState};
 use lsm::Statistics;
 use node::{NoTimestamp, NodeSnapshot};
-use peer::{LinkProblem, LinkStatus};
+use peer::{LinkProblem, LinkState, LinkStatus};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Has the node tell the other nodes its status and what it did lately with its reports.
 pub(crate) fn report_by(shared: &Arc<ListenerShared>, clock: &Arc<dyn base::Clock>) {
     let (weak, clock) = (Arc::downgrade(shared), Arc::clone(clock));
-    let account = move |snapshot: &NodeSnapshot, links: &[Option<LinkStatus>]| {
+    let account = move |snapshot: &NodeSnapshot, links: &NodeTable<LinkStatus>| {
         weak.upgrade().map_or_else(Vec::new, |shared| {
             let recent = shared.history.told(RECENT_SAMPLES, &*clock);
             Account::new(of(&shared, snapshot, links), recent).into_bytes()
@@ -49,7 +49,7 @@ pub(crate) fn report_by(shared: &Arc<ListenerShared>, clock: &Arc<dyn base::Cloc
 pub(crate) fn of(
     shared: &ListenerShared,
     snapshot: &NodeSnapshot,
-    links: &[Option<LinkStatus>],
+    links: &NodeTable<LinkStatus>,
 ) -> Status {
     let config = shared.config();
     Status {
@@ -214,30 +214,35 @@ fn tls_failure(failure: &tls::TlsFailure) -> TlsFailure {
     }
 }
 
-/// The nodes of the cluster, in the order of their names.
+/// The nodes of the cluster, by their IDs.
 fn members(
     shared: &ListenerShared,
     snapshot: &NodeSnapshot,
-    links: &[Option<LinkStatus>],
+    links: &NodeTable<LinkStatus>,
 ) -> Vec<Member> {
-    let members = &shared.config().node.members;
-    let member = |node: NodeId| {
-        let link = links.get(node.index()).and_then(Option::as_ref);
+    let layout = shared.node.layout();
+    let members = layout.members();
+    let member = |(node, known): (NodeId, &cluster::Member)| {
+        let link = links.get(node);
         let is_own = node == members.own();
         let replica_state = match link {
             Some(link) => link.replica_state,
             None => is_own.then_some(snapshot.replica_state),
         };
-        let waiting = snapshot.hints.get(node.index()).copied();
+        let waiting = snapshot.hints.get(node).copied();
         let waiting = waiting.unwrap_or_default();
-        let last_equal = snapshot.repair.last_equal.get(node.index());
+        let last_equal = snapshot.repair.last_equal.get(node);
         let problem = link.and_then(|link| link.problem.as_ref());
         Member {
-            name: members.name(node).to_owned(),
-            url: members.url(node).to_string(),
-            state: link
-                .map_or("this node", |link| link.state.word())
-                .to_owned(),
+            name: known.name().to_owned(),
+            url: known.url().to_string(),
+            state: match link {
+                Some(link) => link.state.word(),
+                None if is_own => "this node",
+                // It has joined a moment ago.
+                None => LinkState::Connecting.word(),
+            }
+            .to_owned(),
             replica_state: replica_state.map(ReplicaState::word).map(str::to_owned),
             clock_ahead_ms: link.and_then(|link| link.drift_ms),
             down_seconds: link
@@ -251,7 +256,7 @@ fn members(
             last_full_repair_unix_ms: last_equal.and_then(|equal| equal.full_unix_ms),
         }
     };
-    members.ids().map(member).collect()
+    members.iter().map(member).collect()
 }
 
 fn repair(shared: &ListenerShared, snapshot: &NodeSnapshot) -> Repair {

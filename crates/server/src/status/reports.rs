@@ -56,7 +56,10 @@ pub(crate) fn cluster(members: &Members, examined: &[ExaminedNode]) -> Cluster {
             .map_or((None, None), |told| (Some(told.status), told.recent));
         ClusterNode {
             name: name.to_owned(),
-            url: members.url(*node).to_string(),
+            url: members
+                .url(*node)
+                .map(ToString::to_string)
+                .unwrap_or_default(),
             missed: report.as_ref().err().map(|why| word(*why).to_owned()),
             report: report.as_ref().ok().map(numbers),
             status_missed,
@@ -66,8 +69,8 @@ pub(crate) fn cluster(members: &Members, examined: &[ExaminedNode]) -> Cluster {
     };
     let nodes: Vec<ClusterNode> = examined.iter().map(node).collect();
     Cluster {
-        asked_by: members.name(members.own()).to_owned(),
-        advice: advice::of(members.name(members.own()), &nodes),
+        asked_by: members.own_name().to_owned(),
+        advice: advice::of(members.own_name(), &nodes),
         nodes,
     }
 }

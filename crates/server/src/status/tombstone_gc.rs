@@ -91,7 +91,8 @@ pub(super) fn non_owned(snapshot: &NodeSnapshot) -> Option<NonOwnedCopies> {
 
 /// Why the last full repair that this node led has not raised the bound.
 pub(crate) fn held_back(shared: &ListenerShared, status: &GcStatus) -> Option<HeldBackBy> {
-    let members = &shared.config().node.members;
+    let layout = shared.node.layout();
+    let members = layout.members();
     let why = status.held_back.as_ref()?;
     Some(held_back_by(why, |node| members.name(node).to_owned()))
 }

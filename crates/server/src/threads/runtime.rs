@@ -86,7 +86,11 @@ pub(crate) fn start(
     });
     let acceptor = Acceptor {
         targets: targets.collect(),
-        slots: ConnectionSlots::new(shared.config(), unauthenticated_max),
+        slots: ConnectionSlots::new(
+            shared.config(),
+            Arc::clone(&shared.peer_slots),
+            unauthenticated_max,
+        ),
         log: Arc::clone(shared.node.log()),
     };
     let mut threads = vec![spawn_acceptor(acceptor, sockets, stop)?];

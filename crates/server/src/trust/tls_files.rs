@@ -49,7 +49,7 @@ pub(crate) fn load(
 /// moves to TLS and all its links are plain, no node looks at it.
 fn expected_of(members: &Members) -> Expected {
     let is_dialled = members.own_url().is_https() && !members.is_single_node();
-    let mut peers = members.peers().map(|peer| members.url(peer));
+    let mut peers = members.others().map(|(_, peer)| peer.url());
     Expected {
         host: is_dialled.then(|| members.own_url().host().to_owned()),
         is_verified: is_dialled || peers.any(NodeUrl::is_https),

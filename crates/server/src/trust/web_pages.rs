@@ -20,6 +20,7 @@
 
 use super::cors_origins::CorsOrigins;
 use crate::config::ServerConfig;
+use cluster::Members;
 use hyper::Uri;
 use hyper::header::HeaderValue;
 use std::cell::RefCell;
@@ -57,7 +58,9 @@ pub(crate) struct OwnHosts {
     /// node send the same, and comparing takes a tenth of the time of parsing.
     last: RefCell<Vec<u8>>,
     /// All names, in lower case, sorted, each once.
-    names: Vec<Box<str>>,
+    names: RefCell<Vec<Box<str>>>,
+    /// Those that no layout changes.
+    given: Vec<String>,
     /// The other origins whose pages are served.
     cors_origins: CorsOrigins,
     /// Whether any host will do: a page that rebound its name has no token.
@@ -68,9 +71,23 @@ impl OwnHosts {
     /// The hosts of the cluster's URLs, the names that the operator configured, and
     /// `localhost`.
     pub(crate) fn new(config: &ServerConfig) -> Self {
-        let members = &config.node.members;
-        let of_members = members.ids().map(|node| members.url(node).host());
-        let given = config.hosts.iter().map(String::as_str);
+        let authority = config.node.url().authority();
+        let own_hosts = Self {
+            last: RefCell::new(authority.clone().into_bytes()),
+            authority: authority.into_boxed_str(),
+            names: RefCell::default(),
+            given: config.hosts.clone(),
+            cors_origins: CorsOrigins::new(config),
+            is_any_host: config.trust.tokens_file.is_some(),
+        };
+        own_hosts.follow(&config.node.members);
+        own_hosts
+    }
+
+    /// Knows the hosts of these nodes from now on.
+    pub(crate) fn follow(&self, members: &Members) {
+        let of_members = members.iter().map(|(_, node)| node.url().host());
+        let given = self.given.iter().map(String::as_str);
         let mut names: Vec<Box<str>> = of_members
             .chain(given)
             .chain(["localhost"])
@@ -78,14 +95,11 @@ impl OwnHosts {
             .collect();
         names.sort_unstable();
         names.dedup();
-        let authority = config.node.url().authority();
-        Self {
-            last: RefCell::new(authority.clone().into_bytes()),
-            authority: authority.into_boxed_str(),
-            names,
-            cors_origins: CorsOrigins::new(config),
-            is_any_host: config.trust.tokens_file.is_some(),
-        }
+        *self.names.borrow_mut() = names;
+        self.last.borrow_mut().clear();
+        self.last
+            .borrow_mut()
+            .extend_from_slice(self.authority.as_bytes());
     }
 
     /// The other origins whose pages are served.
@@ -146,9 +160,8 @@ impl OwnHosts {
 
     fn has_name(&self, host: &[u8]) -> bool {
         let lower = || host.iter().map(u8::to_ascii_lowercase);
-        let found = self
-            .names
-            .binary_search_by(|name| name.bytes().cmp(lower()));
+        let names = self.names.borrow();
+        let found = names.binary_search_by(|name| name.bytes().cmp(lower()));
         found.is_ok()
     }
 
@@ -206,7 +219,7 @@ fn is_other_site(site: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cluster::{Member, Members};
+    use cluster::Member;
 
     fn own_hosts() -> OwnHosts {
         let nodes = [

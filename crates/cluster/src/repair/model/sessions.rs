@@ -56,7 +56,8 @@ impl Steps<'_> {
             attempt: 0,
         };
         let members = state.list.into();
-        let (machine, actions) = Session::start(token, members, &[true; 3], None);
+        let up = [0, 1, 2].map(|number| (node(number), true));
+        let (machine, actions) = Session::start(token, members, up, None);
         let mut next = state.clone();
         let shown_before = state.led.iter().flatten().any(|led| led.is_compared);
         next.led[number] = Some(Led {
@@ -85,7 +86,8 @@ impl Steps<'_> {
         next.left.resumes -= 1;
         let token = led.machine.token().next_attempt();
         let members = next.list.into();
-        let (machine, actions) = Session::start(token, members, &[true; 3], Some(shown));
+        let up = [0, 1, 2].map(|number| (node(number), true));
+        let (machine, actions) = Session::start(token, members, up, Some(shown));
         led.machine = machine;
         led.asks = [None; 3];
         (led.is_compared, led.decides) = (is_compared, false);

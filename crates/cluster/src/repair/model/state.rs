@@ -165,7 +165,7 @@ impl State {
             ];
             let nodes = [0, 1].map(|led| {
                 let led = self.led[led].as_ref();
-                led.map(|led| (led.machine.nodes[index], led.asks[index]))
+                led.map(|led| (led.machine.nodes.get(node(index)).copied(), led.asks[index]))
             });
             (self.stores[index], roles, nodes, number)
         });
@@ -185,7 +185,8 @@ impl State {
         for led in self.led.iter_mut().flatten() {
             led.asks = [0, 1, 2].map(|index| led.asks[old(index)]);
             let machine = &mut led.machine;
-            machine.nodes = (0..3).map(|index| machine.nodes[old(index)]).collect();
+            let of = |index| Some((node(index), *machine.nodes.get(node(old(index)))?));
+            machine.nodes = (0..3).filter_map(of).collect();
             machine.comparing = machine.comparing.iter().map(renamed_pair).collect();
             machine.unequal = machine.unequal.iter().map(renamed_pair).collect();
             if let Some((saved, _)) = &mut led.saved {
@@ -229,7 +230,10 @@ impl State {
         }
         for led in self.led.iter_mut().flatten() {
             if led.machine.phase == Phase::Over && led.asks == [None; 3] && left.resumes == 0 {
-                led.machine.nodes = vec![Default::default(); 3];
+                led.machine.nodes = [0, 1, 2]
+                    .map(|index| (node(index), Default::default()))
+                    .into_iter()
+                    .collect();
                 led.machine.comparing.clear();
                 led.machine.unequal.clear();
                 led.machine.below = Timestamp::ZERO;

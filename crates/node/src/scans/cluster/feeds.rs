@@ -4,15 +4,15 @@ use super::ClusterScanPlan;
 use crate::coordinator::Coordinator;
 use crate::scans::window::{PAGE_BYTES_MIN, ScanWindow};
 use base::{Kind, LimitedLog};
-use cluster::NodeSet;
 use cluster::pages::{PageRequest, ScanMerge, ScanPage};
-use cluster::{Miss, NodeId};
+use cluster::{Layout, Miss, NodeId, NodeSet, NodeTable};
 use peer::{PeerAnswer, PeerRequest};
 use replica::Completion;
 use replica::pending::Wait;
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -32,14 +32,15 @@ const RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// The pages on their way.
 pub(super) struct Feeds {
     coordinator: Rc<Coordinator>,
+    /// The layout that the scan began with.
+    layout: Arc<Layout>,
     end: Option<Vec<u8>>,
     plan: ClusterScanPlan,
     /// How many entities the scan still wants.
     wanted: u64,
     /// Bounds the size of the pages.
     window: Rc<ScanWindow>,
-    /// By node ID.
-    feeds: Vec<Feed>,
+    feeds: NodeTable<Feed>,
 }
 
 struct Feed {
@@ -117,19 +118,15 @@ impl Feed {
 impl Feeds {
     pub(super) fn new(
         coordinator: Rc<Coordinator>,
+        layout: Arc<Layout>,
         end: Option<&[u8]>,
         plan: ClusterScanPlan,
         window: Rc<ScanWindow>,
     ) -> Self {
-        let feeds = (0..coordinator.peers.nodes()).map(|_| Feed {
-            asked: None,
-            page_bytes: 0,
-            next_bytes: PAGE_BYTES_MIN,
-            retry_at: Duration::ZERO,
-        });
         Self {
-            feeds: feeds.collect(),
+            feeds: NodeTable::default(),
             coordinator,
+            layout,
             end: end.map(<[u8]>::to_vec),
             plan,
             wanted: plan.limit,
@@ -144,17 +141,17 @@ impl Feeds {
 
     /// Asks all nodes for their first pages.
     pub(super) fn ask_all(&mut self, start: &[u8], deadline: Duration) {
-        let peers = Rc::clone(&self.coordinator.peers);
-        let senders = peers.ids().filter(|node| !peers.is_down(*node));
-        let senders: NodeSet = senders.collect();
-        for node in peers.ids() {
+        let (peers, layout) = (Rc::clone(&self.coordinator.peers), Arc::clone(&self.layout));
+        let nodes = || layout.members().ids();
+        let senders: NodeSet = nodes().filter(|node| !peers.is_down(*node)).collect();
+        for node in nodes() {
             self.ask(node, start, senders, deadline, false);
         }
     }
 
     /// Asks all nodes for short pages from a key on. What was asked for before is dropped.
     pub(super) fn ask_anew(&mut self, start: &[u8]) {
-        for feed in &mut self.feeds {
+        for feed in self.feeds.values_mut() {
             feed.next_bytes = PAGE_BYTES_MIN;
         }
         self.ask_all(start, self.now() + PAGE_TIMEOUT);
@@ -167,7 +164,7 @@ impl Feeds {
         let coordinator = Rc::clone(&self.coordinator);
         let missing: Vec<NodeId> = merge.missing().map(|(node, _)| node).collect();
         for node in missing {
-            let feed = &mut self.feeds[node.index()];
+            let feed = feed_of(&mut self.feeds, node);
             let Some(asked) = &mut feed.asked else {
                 if feed.retry_at <= now {
                     let senders = self.senders(merge);
@@ -203,7 +200,7 @@ impl Feeds {
         let now = self.now();
         let deadline = deadline.unwrap_or(now + PAGE_TIMEOUT);
         loop {
-            let asked = self.feeds[node.index()].asked.take();
+            let asked = feed_of(&mut self.feeds, node).asked.take();
             let Some(mut asked) = asked.filter(|asked| asked.start == start) else {
                 let senders = self.senders(merge);
                 self.ask(node, start, senders, deadline, false);
@@ -216,7 +213,7 @@ impl Feeds {
                     tokio::time::sleep(RETRY_PAUSE).await;
                 }
                 Err(why) => {
-                    self.feeds[node.index()].retry_at = self.now() + RETRY_AFTER;
+                    feed_of(&mut self.feeds, node).retry_at = self.now() + RETRY_AFTER;
                     return merge.missed(node, why);
                 }
             }
@@ -228,7 +225,7 @@ impl Feeds {
         let patient_until = self.now() + PATIENCE;
         let missing = merge.missing().count();
         while self.now() < patient_until {
-            for feed in &mut self.feeds {
+            for feed in self.feeds.values_mut() {
                 feed.retry_at = Duration::ZERO;
             }
             self.ask_missing(merge);
@@ -246,7 +243,7 @@ impl Feeds {
         let live = page.items.iter();
         let live = live.filter(|item| item.entry.kind() == Kind::Value).count();
         let left = self.wanted.saturating_sub(live as u64);
-        self.feeds[node.index()].expect(live as u64, left);
+        feed_of(&mut self.feeds, node).expect(live as u64, left);
         match merge.load(node, start, page) {
             Ok(true) => {
                 if let Some(next) = next.filter(|_| left > 0) {
@@ -265,7 +262,7 @@ impl Feeds {
                         "a page of a scan does not match its request"
                     );
                 });
-                self.feeds[node.index()].retry_at = self.now() + RETRY_AFTER;
+                feed_of(&mut self.feeds, node).retry_at = self.now() + RETRY_AFTER;
             }
         }
     }
@@ -273,7 +270,7 @@ impl Feeds {
     /// Whose values are wanted: those of the nodes that take part.
     fn senders(&self, merge: &ScanMerge) -> NodeSet {
         let missing: NodeSet = merge.missing().map(|(node, _)| node).collect();
-        let nodes = self.coordinator.peers.ids();
+        let nodes = self.layout.members().ids();
         nodes.filter(|node| !missing.contains(*node)).collect()
     }
 
@@ -286,7 +283,7 @@ impl Feeds {
         is_ahead: bool,
     ) {
         let coordinator = &self.coordinator;
-        let feed = &mut self.feeds[node.index()];
+        let feed = feed_of(&mut self.feeds, node);
         let request = PageRequest {
             start: start.to_vec(),
             end: self.end.clone(),
@@ -302,7 +299,11 @@ impl Feeds {
         feed.page_bytes = request.bytes;
         feed.next_bytes = request.bytes.saturating_mul(2);
         let arrival = match coordinator.peers.link(node) {
-            None => Arrival::Own(own_page(coordinator, request, deadline)),
+            None if coordinator.peers.is_own(node) => {
+                Arrival::Own(own_page(coordinator, request, deadline))
+            }
+            // It has left the cluster meanwhile.
+            None => Arrival::Missed(Miss::Refused),
             Some(link) => {
                 let wait = coordinator.pending.wait(deadline);
                 let request = PeerRequest::Page(request);
@@ -326,6 +327,16 @@ impl Feeds {
     fn log(&self) -> &LimitedLog {
         &self.coordinator.replicas.own().log
     }
+}
+
+/// What comes of a node.
+fn feed_of(feeds: &mut NodeTable<Feed>, node: NodeId) -> &mut Feed {
+    feeds.get_or_insert_with(node, || Feed {
+        asked: None,
+        page_bytes: 0,
+        next_bytes: PAGE_BYTES_MIN,
+        retry_at: Duration::ZERO,
+    })
 }
 
 fn own_page(coordinator: &Rc<Coordinator>, request: PageRequest, deadline: Duration) -> OwnPage {

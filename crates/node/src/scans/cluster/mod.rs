@@ -19,11 +19,12 @@ use super::window::ScanWindow;
 use crate::coordinator::{Coordinator, Receipt, ReplicaLine};
 use base::Entry;
 use cluster::pages::{MergeStep, ScanMerge};
-use cluster::{Fate, Replicas};
+use cluster::{Fate, Layout, Replicas};
 use feeds::Feeds;
 use singles::Singles;
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How many entities a batch has at most.
@@ -57,6 +58,8 @@ pub struct ClusterScanPlan {
 /// A scan of the whole cluster that is under way.
 pub struct ClusterScan {
     coordinator: Rc<Coordinator>,
+    /// The layout that the scan began with.
+    layout: Arc<Layout>,
     plan: ClusterScanPlan,
     merge: ScanMerge,
     feeds: Feeds,
@@ -81,13 +84,20 @@ impl ClusterScan {
         window: ScanWindow,
         deadline: Duration,
     ) -> Self {
-        let nodes = coordinator.peers.ids();
+        let layout = coordinator.peers.layout();
         let window = Rc::new(window);
-        let merge = ScanMerge::new(plan.replicas, nodes, start, plan.wants_values);
-        let mut feeds = Feeds::new(Rc::clone(coordinator), end, plan, Rc::clone(&window));
+        let merge = merge_from(&layout, start, plan);
+        let mut feeds = Feeds::new(
+            Rc::clone(coordinator),
+            Arc::clone(&layout),
+            end,
+            plan,
+            Rc::clone(&window),
+        );
         feeds.ask_all(start, deadline);
         Self {
             coordinator: Rc::clone(coordinator),
+            layout,
             plan,
             merge,
             feeds,
@@ -101,13 +111,7 @@ impl ClusterScan {
     /// Passes over all keys before this one, which lies behind the last one that was returned: asks
     /// all nodes anew from there.
     pub(super) fn skip_to(&mut self, key: &[u8]) {
-        let nodes = self.coordinator.peers.ids();
-        let ClusterScanPlan {
-            replicas,
-            wants_values,
-            ..
-        } = self.plan;
-        self.merge = ScanMerge::new(replicas, nodes, key, wants_values);
+        self.merge = merge_from(&self.layout, key, self.plan);
         self.postponed.clear();
         self.feeds.ask_anew(key);
     }
@@ -133,7 +137,7 @@ impl ClusterScan {
         let (mut bytes, mut awaited, mut is_at_end) = (0, 0, false);
         // The answer begins once all nodes have sent their first pages, whatever is in them.
         let awaited_max = match first_deadline {
-            Some(_) => self.coordinator.peers.nodes(),
+            Some(_) => self.layout.members().count().into(),
             None => PAGES_AWAITED_MAX,
         };
         while told.len() < BATCH_ENTITIES_MAX
@@ -142,7 +146,7 @@ impl ClusterScan {
             && (told.len() as u64) < self.plan.limit
         {
             let now_unix_ms = self.coordinator.clock.unix_ms();
-            let placement = &self.coordinator.placement;
+            let placement = self.layout.placements().for_scans();
             let merge = &mut self.merge;
             let step = self.postponed.pop_front();
             match step.unwrap_or_else(|| merge.step(placement, now_unix_ms)) {
@@ -240,11 +244,10 @@ impl ClusterScan {
     /// What became of the scan at each node.
     fn receipt(&self) -> Receipt {
         let missing: Vec<_> = self.merge.missing().collect();
-        let peers = &self.coordinator.peers;
-        let lines = peers.ids().map(|node| {
+        let lines = self.layout.members().iter().map(|(node, member)| {
             let missed = missing.iter().find(|(missing, _)| *missing == node);
             ReplicaLine {
-                url: peers.url_of(node).to_string(),
+                url: member.url().to_string(),
                 outcome: missed.map_or(Fate::Answered, |(_, why)| Fate::Missed(*why)),
             }
         });
@@ -254,6 +257,12 @@ impl ClusterScan {
             replicas: lines.collect(),
         }
     }
+}
+
+/// The pages from `start` on of the nodes of a layout.
+fn merge_from(layout: &Layout, start: &[u8], plan: ClusterScanPlan) -> ScanMerge {
+    let nodes = layout.members().ids();
+    ScanMerge::new(plan.replicas, nodes, start, plan.wants_values)
 }
 
 /// An entity in the order of the keys.

@@ -25,9 +25,9 @@
 
 use base::{ByteReader, Timestamp};
 use bytes::Bytes;
-use cluster::NodeId;
 use cluster::comparison::Pair;
 use cluster::repair::{Shown, Token};
+use cluster::{NodeId, NodeTable};
 use lsm::checked_file::{self, FileKind};
 use lsm::disk::{read_small_file, rename_old_file, replace_file};
 use lsm::{Disk, Error};
@@ -87,10 +87,8 @@ pub(super) struct Checkpoint {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RepairFile {
     pub(super) last_equal_full_unix_ms: Option<u64>,
-    /// By node ID.
-    pub(super) last_equal: Vec<LastEqual>,
-    /// By node ID.
-    pub(super) single_copies: Vec<Option<u64>>,
+    pub(super) last_equal: NodeTable<LastEqual>,
+    pub(super) single_copies: NodeTable<u64>,
     pub(super) checkpoint: Option<Checkpoint>,
 }
 
@@ -267,12 +265,15 @@ impl RepairFile {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = KIND.begin();
         put_option(&mut bytes, self.last_equal_full_unix_ms);
-        // There are at most 255 nodes.
-        bytes.push(self.last_equal.len() as u8);
-        for (index, equal) in self.last_equal.iter().enumerate() {
+        let ids = self.last_equal.ids().chain(self.single_copies.ids());
+        let places = ids.map(|node| node.index() + 1).max().unwrap_or(0);
+        // An ID is less than 255.
+        bytes.push(places as u8);
+        for node in (0..places as u8).map(NodeId::new) {
+            let equal = self.last_equal.get(node).copied().unwrap_or_default();
             put_option(&mut bytes, equal.any_unix_ms);
             put_option(&mut bytes, equal.full_unix_ms);
-            put_option(&mut bytes, self.single_copies.get(index).copied().flatten());
+            put_option(&mut bytes, self.single_copies.get(node).copied());
         }
         bytes.push(self.checkpoint.is_some().into());
         if let Some(checkpoint) = &self.checkpoint {
@@ -294,12 +295,16 @@ impl RepairFile {
             last_equal_full_unix_ms: decode_option(reader)?,
             ..Self::default()
         };
-        for _ in 0..reader.u8()? {
-            file.last_equal.push(LastEqual {
+        for node in (0..reader.u8()?).map(NodeId::new) {
+            let equal = LastEqual {
                 any_unix_ms: decode_option(reader)?,
                 full_unix_ms: decode_option(reader)?,
-            });
-            file.single_copies.push(decode_option(reader)?);
+            };
+            if equal != LastEqual::default() {
+                file.last_equal.insert(node, equal);
+            }
+            let single_copies = decode_option(reader)?.map(|count| (node, count));
+            file.single_copies.extend(single_copies);
         }
         if version < VERSION_OF_TOKENS {
             let _checkpoint_of_another_protocol = reader.bytes(reader.rest().len());

@@ -29,18 +29,20 @@ fn checkpoint() -> Checkpoint {
 }
 
 fn file() -> RepairFile {
+    let node = NodeId::new;
     let equal = |any, full| LastEqual {
         any_unix_ms: any,
         full_unix_ms: full,
     };
     RepairFile {
         last_equal_full_unix_ms: Some(5),
-        last_equal: vec![
-            equal(None, None),
-            equal(Some(1), None),
-            equal(Some(3), Some(2)),
-        ],
-        single_copies: vec![Some(0), None, Some(8)],
+        last_equal: [
+            (node(1), equal(Some(1), None)),
+            (node(2), equal(Some(3), Some(2))),
+        ]
+        .into_iter()
+        .collect(),
+        single_copies: [(node(0), 0), (node(2), 8)].into_iter().collect(),
         checkpoint: Some(checkpoint()),
     }
 }

@@ -9,16 +9,19 @@ use crate::session::report::SessionReport;
 use crate::session::worker::RepairWorker;
 use base::Timestamp;
 use bytes::Bytes;
-use cluster::NodeId;
 use cluster::comparison::{KeyBounds, Pair, differing};
 use cluster::repair::{Compared, SessionId};
+use cluster::{Layout, NodeId};
 use peer::{RepairAnswer, RepairRequest};
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// A session that this node leads.
 pub(super) struct IncrementalSession {
     pub(super) worker: Rc<RepairWorker>,
+    /// The layout that it began with.
+    layout: Arc<Layout>,
     session: SessionId,
     cut: Timestamp,
     /// The nodes that still take part.
@@ -49,6 +52,7 @@ impl RepairWorker {
         let session = SessionId::Incremental(self.sessions.environment.random.next_u64());
         let mut incremental = IncrementalSession {
             worker: Rc::clone(self),
+            layout: self.peers.layout(),
             session,
             cut: Timestamp::ZERO,
             nodes: BTreeSet::new(),
@@ -80,13 +84,14 @@ impl RepairWorker {
     }
 
     pub(super) fn nodes_up(&self) -> Vec<NodeId> {
-        let members = &self.sessions.environment.members;
+        let layout = self.peers.layout();
+        let members = layout.members();
         members.ids().filter(|node| self.is_up(*node)).collect()
     }
 
     /// The pairs of all nodes of the cluster.
     pub(super) fn all_pairs(&self) -> u64 {
-        let nodes = u64::from(self.sessions.environment.members.count());
+        let nodes = u64::from(self.peers.layout().members().count());
         nodes * (nodes - 1) / 2
     }
 }
@@ -114,7 +119,7 @@ impl IncrementalSession {
                     ..
                 }) if environment
                     .store_side
-                    .believes(environment.members.name(node), closed) =>
+                    .believes(self.layout.members().name(node), closed) =>
                 {
                     all.push(Begun {
                         node,
@@ -135,16 +140,16 @@ impl IncrementalSession {
     /// Tells all what they agree on: the cut, and what each pair may pass over.
     async fn agree(&mut self, begun: &[Begun]) {
         let (session, cut) = (self.session, self.cut);
-        let members = &self.worker.sessions.environment.members;
+        let members = self.layout.members();
         let begun_by = |node: NodeId| begun.iter().find(|begun| begun.node == node);
         let bounds_of = |node: NodeId, with: NodeId| begun_by(node)?.bounds.get(with.index());
         let reach_of = |node: NodeId| begun_by(node).map_or(0, |begun| begun.reach);
-        let reaches: Vec<u8> = members.ids().map(reach_of).collect();
+        let reaches: Vec<u8> = members.places().map(reach_of).collect();
         let closed = begun.iter().map(|begun| begun.closed);
         let closed = closed.fold(Timestamp::ZERO, Timestamp::max);
-        let steps_max = peer::bound_steps_max(members.names().len());
+        let steps_max = peer::bound_steps_max(members.places().len());
         let agreed: Vec<Vec<KeyBounds>> = members
-            .ids()
+            .places()
             .map(|node| {
                 let with = |other| match (bounds_of(node, other), bounds_of(other, node)) {
                     (Some(own), Some(theirs)) if other != node => {
@@ -155,7 +160,7 @@ impl IncrementalSession {
                     // Nothing is compared with a node that does not take part.
                     _ => KeyBounds::constant(Timestamp::MAX),
                 };
-                members.ids().map(with).collect()
+                members.places().map(with).collect()
             })
             .collect();
         let request = |node: NodeId| RepairRequest::Agree {

@@ -77,7 +77,8 @@ impl RepairWorker {
 
     /// Whether the stores of all nodes are known to count.
     fn are_all_voters(&self) -> bool {
-        let mut nodes = self.sessions.environment.members.ids();
+        let layout = self.peers.layout();
+        let mut nodes = layout.members().ids();
         nodes.all(|node| {
             let state = self.replica_state_of(node);
             state.is_some_and(cluster::ReplicaState::is_voter)

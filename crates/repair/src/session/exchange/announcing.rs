@@ -19,7 +19,8 @@ impl RepairWorker {
     pub(in crate::session) async fn announce(&self, range: RangeId) -> RepairAnswer {
         let (mut sent, mut below_closed) = (0, 0);
         let mut not_told = Vec::new();
-        for node in self.sessions.environment.members.peers() {
+        let layout = self.peers.layout();
+        for node in layout.members().peers() {
             let offers = self.in_background(move |own| own.offers(range, node)).await;
             let Some(Ok(offers)) = offers else {
                 return self.refusal();
@@ -54,7 +55,7 @@ impl RepairWorker {
         let request = RepairRequest::Offer {
             session: range.0,
             range: range.1,
-            asker: self.sessions.environment.members.own(),
+            asker: self.peers.own(),
             offers: offers.to_vec(),
         };
         let answer = self.ask_peer(node, request).await;

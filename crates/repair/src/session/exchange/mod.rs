@@ -35,7 +35,7 @@ impl RepairWorker {
         let request = RepairRequest::Recount {
             session: range.0,
             range: range.1,
-            asker: self.sessions.environment.members.own(),
+            asker: self.peers.own(),
         };
         let Ok(RepairAnswer::Recounted(theirs)) = self.ask_peer(with, request).await else {
             return self.refusal();
@@ -62,7 +62,7 @@ impl RepairWorker {
             let request = RepairRequest::Send {
                 session: range.0,
                 range: range.1,
-                asker: self.sessions.environment.members.own(),
+                asker: self.peers.own(),
                 key_hashes: key_hashes.to_vec(),
             };
             match self.ask_peer(with, request).await {
@@ -98,7 +98,7 @@ impl RepairWorker {
             let request = RepairRequest::Symbols {
                 session: range.0,
                 range: range.1,
-                asker: self.sessions.environment.members.own(),
+                asker: self.peers.own(),
                 first: decoder.symbols(),
                 count,
             };

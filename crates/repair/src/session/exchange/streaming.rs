@@ -39,7 +39,8 @@ impl RepairWorker {
                 Ok(keys) => received = keys,
                 Err(RunRefusal::Unknown) => return None,
                 Err(RunRefusal::Malformed(what)) => {
-                    let peer = self.sessions.environment.members.name(with);
+                    let layout = self.peers.layout();
+                    let peer = layout.members().name(with);
                     tracing::error!(
                         peer,
                         "refused what a peer has streamed of a range: {what}; the peer \
@@ -118,7 +119,7 @@ impl RepairWorker {
         let request = RepairRequest::Stream {
             session,
             range,
-            asker: self.sessions.environment.members.own(),
+            asker: self.peers.own(),
             after,
             held: held.to_vec(),
         };

@@ -5,9 +5,9 @@ use super::stream_ingest::StreamIngest;
 use super::{Participant, UnknownRange};
 use base::Timestamp;
 use bytes::Bytes;
-use cluster::NodeId;
 use cluster::comparison::{Incarnation, KeyBounds, RepairKind};
 use cluster::repair::{SESSION_IDLE_MAX, SessionId};
+use cluster::{Layout, NodeId};
 use lsm::{Admission, Error};
 
 /// What a node remembers of the last session that found it equal with another.
@@ -41,7 +41,10 @@ impl Participant {
         // Read before the bounds: what is committed meanwhile has to be in the bounds of
         // this session, or behind this record and so in those of the next one.
         let origin = Origin::new(engine.last_sequence(), engine.damage_mark());
-        let bounds = self.bounds();
+        let layout = self.environment.layouts.load();
+        let is_member = |node, _: &mut EqualSession| layout.members().contains(node);
+        self.last_equal.retain(is_member);
+        let bounds = self.bounds(&layout);
         let ingest = StreamIngest::new(
             engine.clone(),
             self.environment.ingest_bytes_max,
@@ -49,7 +52,7 @@ impl Participant {
         );
         let held = engine.statistics();
         let versions = held.table_entries + held.memtable_entries;
-        let mut part = SessionPart::new(session.kind(), incarnation, ingest, versions, now);
+        let mut part = SessionPart::new(session.kind(), layout, incarnation, ingest, versions, now);
         match self.attempt_before(session) {
             Some(before) if before.incarnation == incarnation => {
                 (part.origin, part.reach) = (before.origin, before.reach);
@@ -121,13 +124,12 @@ impl Participant {
         session: SessionId,
         agreed: Agreed,
     ) -> Result<(), UnknownRange> {
-        let nodes = self.environment.placement.nodes();
         // What the cut says has expired may live by this node's clock.
         let expired_before = self.environment.expiry.expired_before_unix_ms();
         let expired_before =
             expired_before.min(self.environment.expiry.before(agreed.cut.unix_ms()));
         match self.part(session) {
-            Some(part) if agreed.bounds.len() == nodes && agreed.reaches.len() == nodes => {
+            Some(part) if part.is_of_all_places(&agreed) => {
                 part.agree(agreed, expired_before);
                 Ok(())
             }
@@ -168,18 +170,16 @@ impl Participant {
         }
         if let Some(origin) = part.origin {
             for node in equal_with {
-                if let Some(last_equal) = self.last_equal.get_mut(node.index()) {
-                    *last_equal = Some(EqualSession {
+                if part.layout.members().contains(*node) {
+                    let equal = EqualSession {
                         cut: part.cut,
                         sequence: origin.sequence,
-                    });
+                    };
+                    self.last_equal.insert(*node, equal);
                 }
             }
-            let own = self.environment.own.index();
-            let mut others = (0..self.last_equal.len()).filter(|node| *node != own);
-            if part.kind == RepairKind::Full
-                && others.all(|other| equal_with.iter().any(|node| node.index() == other))
-            {
+            let mut others = part.layout.members().peers();
+            if part.kind == RepairKind::Full && others.all(|other| equal_with.contains(&other)) {
                 self.environment.engine.damage_compared(origin.damage);
             }
         }
@@ -197,7 +197,7 @@ impl Participant {
 
     /// What need not be compared again with each node: what is older than all that
     /// came since the two were found equal.
-    fn bounds(&self) -> Vec<KeyBounds> {
+    fn bounds(&self, layout: &Layout) -> Vec<KeyBounds> {
         let bounds_since = |equal: &EqualSession| {
             // A change that cannot be read is not known: everything is compared.
             let changes = self.environment.engine.changes_since(equal.sequence).ok()?;
@@ -209,9 +209,10 @@ impl Participant {
             let bounds = changed.fold(unchanged, |bounds, changed| bounds.min(&changed));
             Some(bounds.at_most(equal.cut))
         };
-        let steps_max = peer::bound_steps_max(self.last_equal.len());
-        let bounds = self.last_equal.iter().map(|equal| {
-            let bounds = equal.as_ref().and_then(bounds_since);
+        let places = layout.members().places();
+        let steps_max = peer::bound_steps_max(places.len());
+        let bounds = places.map(|node| {
+            let bounds = self.last_equal.get(node).and_then(bounds_since);
             let bounds = bounds.unwrap_or_else(KeyBounds::everything);
             bounds.with_steps_at_most(steps_max)
         });

@@ -33,9 +33,10 @@ use bytes::Bytes;
 use cluster::comparison::symbols::{Decoder, Symbol, symbols_of};
 use cluster::comparison::{Digest, Exchange, Item, RangeSummary, RepairKind};
 use cluster::repair::SessionId;
-use cluster::{NodeId, Placement};
+use cluster::{NodeId, NodeTable};
 use joining::EqualSession;
 use lsm::{Engine, Error};
+use membership::Layouts;
 use peer::SYMBOLS_MAX;
 use replica::{ExpiryBound, SharedBounds};
 use state::{Position, Range, SessionPart, newest_of};
@@ -58,8 +59,7 @@ pub(super) type UncertainBelow = Box<dyn Fn() -> Timestamp + Send + Sync>;
 pub(super) struct PartEnvironment {
     pub(super) engine: Engine,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) placement: Arc<Placement>,
-    pub(super) own: NodeId,
+    pub(super) layouts: Layouts,
     pub(super) written: Arc<WrittenKeys>,
     pub(super) bounds: Arc<SharedBounds>,
     pub(super) uncertain_below: UncertainBelow,
@@ -73,9 +73,9 @@ pub(super) struct PartEnvironment {
 pub(super) struct Participant {
     environment: PartEnvironment,
     parts: BTreeMap<SessionId, SessionPart>,
-    /// By node ID: the last session that found this node equal with it. Lost at a
+    /// For each node the last session that found this node equal with it. Lost at a
     /// restart, and with it what need not be compared again.
-    last_equal: Vec<Option<EqualSession>>,
+    last_equal: NodeTable<EqualSession>,
     /// The reach of this node, which covers every version that an incremental session may pass
     /// over. [`None`] until a session has seen the whole store.
     reach: Option<u8>,
@@ -118,11 +118,10 @@ pub(super) struct UnknownRange;
 
 impl Participant {
     pub(super) fn new(environment: PartEnvironment) -> Self {
-        let last_equal = vec![None; environment.placement.nodes()];
         Self {
             environment,
             parts: BTreeMap::new(),
-            last_equal,
+            last_equal: NodeTable::default(),
             reach: None,
         }
     }
@@ -177,15 +176,11 @@ impl Participant {
         range: u32,
         end: Option<&[u8]>,
     ) -> Result<RangeSummary, UnknownRange> {
-        let (own, placement) = (
-            self.environment.own,
-            Arc::clone(&self.environment.placement),
-        );
         let part = self.part(session).ok_or(UnknownRange)?;
         if !part.end_range(range, end) {
             return Err(UnknownRange);
         }
-        part.summary(range, &placement, own).ok_or(UnknownRange)
+        part.summary(range).ok_or(UnknownRange)
     }
 
     /// Symbols over what is shared with another node.
@@ -355,13 +350,9 @@ impl Participant {
     }
 
     fn shared_items(&mut self, range: RangeId, with: NodeId) -> Result<Vec<Item>, UnknownRange> {
-        let (own, placement) = (
-            self.environment.own,
-            Arc::clone(&self.environment.placement),
-        );
         let part = self.part(range.0).ok_or(UnknownRange)?;
         let items = &part.range(range.1).ok_or(UnknownRange)?.items;
-        let comparison = part.comparison(&placement, own);
+        let comparison = part.comparison();
         Ok(items.shared_with(&comparison, with).collect())
     }
 }

@@ -11,7 +11,6 @@ use lsm::Error;
 use peer::Offer;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// What a node answers to offers.
 #[derive(Debug, Default)]
@@ -36,13 +35,9 @@ impl Participant {
         (session, number): RangeId,
         peer: NodeId,
     ) -> Result<Vec<Offer>, UnknownRange> {
-        let (own, placement) = (
-            self.environment.own,
-            Arc::clone(&self.environment.placement),
-        );
         let part = self.part(session).ok_or(UnknownRange)?;
         let items = &part.range(number).ok_or(UnknownRange)?.items;
-        let comparison = part.comparison(&placement, own);
+        let comparison = part.comparison();
         let announced = items.announced_to(&comparison, peer);
         let offers = announced.map(|(key, item, copies)| Offer {
             key: Bytes::copy_from_slice(key),
@@ -62,10 +57,10 @@ impl Participant {
         (session, number): RangeId,
         offers: &[Offer],
     ) -> Result<Result<OfferReply, Error>, UnknownRange> {
-        let (own, engine) = (self.environment.own, self.environment.engine.clone());
-        let placement = Arc::clone(&self.environment.placement);
+        let engine = self.environment.engine.clone();
         let closed = self.environment.bounds.closed();
         let part = self.part(session).ok_or(UnknownRange)?;
+        let own = part.layout.members().own();
         let range = part.range(number).ok_or(UnknownRange)?;
         let key_hash_of = |offer: &Offer| Item::key_hash_of(&offer.key);
         // An incremental session does not read all that this node has.
@@ -78,7 +73,7 @@ impl Participant {
             .collect();
         let mut reply = OfferReply::default();
         for (index, offer) in (0..).zip(offers) {
-            let is_replica = placement.replicas(&offer.key, offer.copies).contains(&own);
+            let is_replica = part.layout.is_replica(own, &offer.key, offer.copies);
             let offered = Item {
                 key_hash: key_hash_of(offer),
                 timestamp: offer.timestamp,

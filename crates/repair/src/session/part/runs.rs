@@ -91,12 +91,7 @@ impl Participant {
         mut held: Vec<u32>,
     ) -> Result<Result<Run, Error>, UnknownRange> {
         held.sort_unstable();
-        let (own, engine, is_certain) = (
-            self.environment.own,
-            self.environment.engine.clone(),
-            self.is_certain(),
-        );
-        let placement = Arc::clone(&self.environment.placement);
+        let (engine, is_certain) = (self.environment.engine.clone(), self.is_certain());
         let part = self.part(session).ok_or(UnknownRange)?;
         let bounds = part.bounds.get(asker.index()).cloned();
         let bounds = bounds.ok_or(UnknownRange)?;
@@ -111,7 +106,7 @@ impl Participant {
             .scan(&from, range.end.as_deref())
             .for_comparison(least);
         let mut store = ByKey::new(scan.with_read_ahead(&part.sent_ahead));
-        let comparison = part.comparison(&placement, own);
+        let comparison = part.comparison();
         let mut writer = RunWriter::default();
         let is_sent = |entry: &EntryRef<'_>| {
             RunWriter::carries(*entry) && is_certain(entry.key(), entry.timestamp())
@@ -146,13 +141,11 @@ impl Participant {
         after: Option<&Bytes>,
         entries: Vec<Entry>,
     ) -> Result<TakenRun, RunRefusal> {
-        let (own, placement) = (
-            self.environment.own,
-            Arc::clone(&self.environment.placement),
-        );
         let streamed_bytes_max = self.environment.sizes.streamed_bytes_max();
         let part = self.part(session).ok_or(RunRefusal::Unknown)?;
         let cut = part.cut;
+        let layout = Arc::clone(&part.layout);
+        let own = layout.members().own();
         let range = part.range_mut(number).ok_or(RunRefusal::Unknown)?;
         let mut before = after.map(|after| &**after);
         for entry in &entries {
@@ -162,7 +155,7 @@ impl Participant {
             if !range.contains(entry.key()) {
                 return Err(RunRefusal::Malformed("a key beyond the range"));
             }
-            if !placement.is_replica(own, entry.key(), entry.copies()) {
+            if !layout.is_replica(own, entry.key(), entry.copies()) {
                 return Err(RunRefusal::Malformed("a version for other nodes"));
             }
             before = Some(entry.key());

@@ -8,9 +8,10 @@ use cluster::comparison::{
     Comparison, Incarnation, KeyBounds, RangeItems, RangeSummary, RepairKind,
 };
 use cluster::repair::is_absent;
-use cluster::{NodeId, Placement};
+use cluster::{Layout, NodeId};
 use lsm::{DamageMark, Engine, Error, Scan, ScanAhead};
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The ranges of a session whose items are kept: the one that is reconciled, and
@@ -19,6 +20,8 @@ const RANGES_KEPT: usize = 2;
 
 pub(in crate::session) struct SessionPart {
     pub(super) kind: RepairKind,
+    /// The layout that it began with.
+    pub(super) layout: Arc<Layout>,
     /// The store that takes part.
     pub(super) incarnation: Incarnation,
     /// Versions above it are left out.
@@ -129,6 +132,7 @@ impl SessionPart {
     /// A session that compares nothing yet, in a store that holds so many `versions`.
     pub(super) fn new(
         kind: RepairKind,
+        layout: Arc<Layout>,
         incarnation: Incarnation,
         ingest: StreamIngest,
         versions: u64,
@@ -136,6 +140,7 @@ impl SessionPart {
     ) -> Self {
         Self {
             kind,
+            layout,
             incarnation,
             cut: Timestamp::ZERO,
             gc_threshold: Timestamp::ZERO,
@@ -159,6 +164,12 @@ impl SessionPart {
         }
     }
 
+    /// Whether what all nodes agree on is of the nodes of this session.
+    pub(super) fn is_of_all_places(&self, agreed: &Agreed) -> bool {
+        let places = self.layout.members().places().len();
+        agreed.bounds.len() == places && agreed.reaches.len() == places
+    }
+
     /// Takes note of what all nodes agree on.
     pub(super) fn agree(&mut self, agreed: Agreed, expired_before_unix_ms: u64) {
         let Agreed {
@@ -178,15 +189,11 @@ impl SessionPart {
         self.bounds = bounds;
     }
 
-    /// What this node, `own`, compares.
-    pub(super) fn comparison<'a>(
-        &'a self,
-        placement: &'a Placement,
-        own: NodeId,
-    ) -> Comparison<'a> {
+    /// What this node compares.
+    pub(super) fn comparison(&self) -> Comparison<'_> {
         Comparison {
-            placement,
-            own,
+            layout: &self.layout,
+            own: self.layout.members().own(),
             kind: self.kind,
             bounds: &self.bounds,
             reaches: &self.reaches,
@@ -194,13 +201,8 @@ impl SessionPart {
     }
 
     /// What the coordinator hears about a range, if it is one of the last.
-    pub(super) fn summary(
-        &mut self,
-        number: u32,
-        placement: &Placement,
-        own: NodeId,
-    ) -> Option<RangeSummary> {
-        let comparison = self.comparison(placement, own);
+    pub(super) fn summary(&mut self, number: u32) -> Option<RangeSummary> {
+        let comparison = self.comparison();
         let summary = self.range(number)?.items.summary(&comparison);
         self.reach = self.reach.max(summary.reach);
         Some(summary)

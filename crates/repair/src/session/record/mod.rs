@@ -7,9 +7,10 @@ mod tests;
 use super::checkpoint::{Checkpoint, LastEqual, RepairFile};
 use super::rebuild::{Rebuild, RebuildProgress};
 use base::Clock;
-use cluster::NodeId;
 use cluster::comparison::RepairKind;
 use cluster::repair::{SESSION_IDLE_MAX, SessionId, Token};
+use cluster::{NodeId, NodeTable};
+use membership::Layouts;
 use profile::lock;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -29,11 +30,11 @@ pub struct RepairStatus {
     /// The sessions that have ended since this node started, by the number of their kind
     /// in [`RepairKind::ALL`].
     pub ended: [EndedSessions; RepairKind::ALL.len()],
-    /// By node ID: when the node was last found equal with this one.
-    pub last_equal: Vec<LastEqual>,
-    /// By node ID: how many versions the node had in the last full session of which no
-    /// other node keeps a copy. If its store is lost, so many are.
-    pub single_copies: Vec<Option<u64>>,
+    /// When each node was last found equal with this one, if ever.
+    pub last_equal: NodeTable<LastEqual>,
+    /// How many versions each node had in the last full session of which no other node keeps a
+    /// copy. If its store is lost, so many are.
+    pub single_copies: NodeTable<u64>,
     /// What this node has done for repair since it started.
     pub counts: RepairCounts,
     /// What a running session has streamed, if one has.
@@ -89,6 +90,7 @@ pub struct RepairCounts {
 /// What a node remembers of repair. Its runtimes share it.
 pub(super) struct Record {
     clock: Arc<dyn Clock>,
+    layouts: Layouts,
     state: Mutex<RecordState>,
 }
 
@@ -109,8 +111,8 @@ struct RecordState {
     not_done: Option<SessionId>,
     running: Vec<KnownSession>,
     ended: [EndedSessions; RepairKind::ALL.len()],
-    last_equal: Vec<LastEqual>,
-    single_copies: Vec<Option<u64>>,
+    last_equal: NodeTable<LastEqual>,
+    single_copies: NodeTable<u64>,
     /// Without what was streamed.
     counts: RepairCounts,
     /// When a session of this node last gave way to another one, on the monotonic clock.
@@ -128,16 +130,14 @@ struct KnownSession {
 }
 
 impl Record {
-    /// The record of a node that has just started, in a cluster of `nodes`.
-    pub(super) fn new(clock: Arc<dyn Clock>, nodes: usize, remembered: RepairFile) -> Self {
+    /// The record of a node that has just started.
+    pub(super) fn new(clock: Arc<dyn Clock>, layouts: Layouts, remembered: RepairFile) -> Self {
         let RepairFile {
             last_equal_full_unix_ms,
-            mut last_equal,
-            mut single_copies,
+            last_equal,
+            single_copies,
             checkpoint: _,
         } = remembered;
-        last_equal.resize(nodes, LastEqual::default());
-        single_copies.resize(nodes, None);
         let last_equal_full_unix_ms = last_equal_full_unix_ms.unwrap_or_else(|| clock.unix_ms());
         let state = RecordState {
             last_end: clock.monotonic(),
@@ -155,6 +155,7 @@ impl Record {
         };
         Self {
             clock,
+            layouts,
             state: Mutex::new(state),
         }
     }
@@ -210,23 +211,28 @@ impl Record {
         let now = self.clock.monotonic();
         let now_unix_ms = self.clock.unix_ms();
         let mut state = lock(&self.state);
-        let others = state.last_equal.len().saturating_sub(1);
-        let is_equal = equal_with.len() >= others;
+        let layout = self.layouts.load();
+        let members = layout.members();
+        let is_equal = members.peers().all(|peer| equal_with.contains(&peer));
         // A restart right after it would forget that it is to be tried again.
         let is_done = is_equal && state.not_done != Some(session);
         state.mark_end(kind, is_done, now, now_unix_ms);
-        for (known, counted) in state.single_copies.iter_mut().zip(single_copies) {
-            if *counted != u64::MAX {
-                *known = Some(*counted);
+        state.last_equal.retain(|node, _| members.contains(node));
+        state.single_copies.retain(|node, _| members.contains(node));
+        for node in members.ids() {
+            let counted = single_copies.get(node.index()).copied();
+            if let Some(counted) = counted.filter(|counted| *counted != u64::MAX) {
+                state.single_copies.insert(node, counted);
             }
         }
         let known = state.take_running(session);
-        for node in equal_with {
-            if let Some(last) = state.last_equal.get_mut(node.index()) {
-                last.any_unix_ms = Some(now_unix_ms);
-                if kind == RepairKind::Full {
-                    last.full_unix_ms = Some(now_unix_ms);
-                }
+        for node in equal_with.iter().filter(|node| members.contains(**node)) {
+            let last = state
+                .last_equal
+                .get_or_insert_with(*node, LastEqual::default);
+            last.any_unix_ms = Some(now_unix_ms);
+            if kind == RepairKind::Full {
+                last.full_unix_ms = Some(now_unix_ms);
             }
         }
         let ended = &mut state.ended[kind as usize];

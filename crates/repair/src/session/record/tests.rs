@@ -4,19 +4,24 @@ use super::{EndedSessions, GIVING_WAY, LastEqual, Record, RepairCounts, RunningS
 use crate::session::checkpoint::RepairFile;
 use crate::session::rebuild::Rebuild;
 use base::{Clock, ManualClock};
-use cluster::NodeId;
 use cluster::comparison::RepairKind;
 use cluster::repair::{SESSION_IDLE_MAX, SessionId, Token};
+use cluster::{Layout, NodeId};
+use membership::Layouts;
 use std::sync::Arc;
 use std::time::Duration;
 
 const START_UNIX_MS: u64 = 1_800_000_000_000;
 
+fn layouts() -> Layouts {
+    Layouts::new(Layout::named(&["a", "b", "c"], node(0)).unwrap())
+}
+
 fn record() -> (Arc<ManualClock>, Record) {
     let clock = Arc::new(ManualClock::new(START_UNIX_MS));
     let record = Record::new(
         Arc::clone(&clock) as Arc<dyn Clock>,
-        3,
+        layouts(),
         RepairFile::default(),
     );
     (clock, record)
@@ -86,10 +91,11 @@ fn a_session_counts_as_successful_only_with_every_other_node() {
     assert_eq!(
         status.last_equal,
         [
-            expected(None, None),
-            expected(Some(second), Some(first)),
-            expected(Some(second), None),
+            (node(1), expected(Some(second), Some(first))),
+            (node(2), expected(Some(second), None)),
         ]
+        .into_iter()
+        .collect()
     );
 }
 
@@ -127,7 +133,7 @@ fn a_full_session_is_due_although_the_node_is_restarted_more_often() {
     clock.advance(interval / 2);
     before.ended(full(1), &[node(1), node(2)], &[5, u64::MAX, 7]);
     clock.advance(interval / 2);
-    let restarted = |file| Record::new(Arc::clone(&clock) as Arc<dyn Clock>, 3, file);
+    let restarted = |file| Record::new(Arc::clone(&clock) as Arc<dyn Clock>, layouts(), file);
     let after = restarted(before.to_file(None));
     assert!(!after.is_due(RepairKind::Full, interval));
     assert_eq!(
@@ -136,7 +142,7 @@ fn a_full_session_is_due_although_the_node_is_restarted_more_often() {
     );
     assert_eq!(
         after.status(&nothing()).single_copies,
-        [Some(5), None, Some(7)]
+        [(node(0), 5), (node(2), 7)].into_iter().collect()
     );
     clock.advance(interval / 2);
     let again = restarted(after.to_file(None));
@@ -163,7 +169,7 @@ fn a_full_session_that_left_nodes_unequal_is_made_up_for() {
     // A restart does not take it for done, either.
     let restarted = Record::new(
         Arc::clone(&clock) as Arc<dyn Clock>,
-        3,
+        layouts(),
         record.to_file(None),
     );
     assert!(restarted.is_due(RepairKind::Full, interval));
@@ -173,7 +179,7 @@ fn a_full_session_that_left_nodes_unequal_is_made_up_for() {
     ends(&[node(1), node(2)]);
     let restarted = Record::new(
         Arc::clone(&clock) as Arc<dyn Clock>,
-        3,
+        layouts(),
         record.to_file(None),
     );
     assert!(restarted.is_due(RepairKind::Full, interval));

@@ -33,7 +33,7 @@ impl RepairWorker {
     /// the first of those that are up. Runs for as long as its runtime.
     pub async fn coordinate_forever(self: Rc<Self>) {
         let environment = &self.sessions.environment;
-        if environment.members.is_single_node() {
+        if self.peers.is_single_node() {
             return;
         }
         let orders = &self.sessions.orders;
@@ -184,7 +184,7 @@ impl RepairWorker {
         if self.are_all_up() {
             // The others know of a store that is a learner.
             if environment.engine.has_uncompared_damage() {
-                lacking.insert(environment.members.own());
+                lacking.insert(self.peers.own());
             }
             if self.is_first_up() {
                 lacking.extend(self.learners());
@@ -196,7 +196,8 @@ impl RepairWorker {
 
     /// The nodes whose stores have to be rebuilt. None unless all replica states are known.
     fn learners(&self) -> Vec<NodeId> {
-        let members = &self.sessions.environment.members;
+        let layout = self.peers.layout();
+        let members = layout.members();
         let replica_states: Option<Vec<(NodeId, ReplicaState)>> = members
             .ids()
             .map(|node| Some((node, self.replica_state_of(node)?)))
@@ -206,9 +207,10 @@ impl RepairWorker {
         learners.map(|(node, _)| node).collect()
     }
 
-    /// Whether this node is the first by name of those that are up.
+    /// Whether this node is the first by ID of those that are up.
     fn is_first_up(&self) -> bool {
-        let members = &self.sessions.environment.members;
+        let layout = self.peers.layout();
+        let members = layout.members();
         let first = members.ids().find(|node| self.is_up(*node));
         first == Some(members.own())
     }

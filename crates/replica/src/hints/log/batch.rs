@@ -43,7 +43,7 @@ impl HintLogs {
             match self.read_segment(peer, segment) {
                 Ok(batch) => return Ok(Some(batch)),
                 Err(error @ (Error::Corrupt { .. } | Error::Invalid(_))) => {
-                    let peer = &*self.peers[peer.index()].name;
+                    let peer = &*self.name_of(peer);
                     tracing::error!(%error, peer, "dropping a damaged segment of hints");
                     self.end(segment, SegmentEnd::Damaged);
                 }
@@ -68,7 +68,7 @@ impl HintLogs {
 
     fn read_segment(&mut self, peer: NodeId, number: u64) -> Result<HintBatch, Error> {
         let file = self.folder.read(number)?;
-        let entries = file.entries(self.peers[peer.index()].secret)?;
+        let entries = file.entries(self.secret_of(peer))?;
         if let Some(segment) = self.segments.get_mut(&number) {
             let read = entries.len() as u64;
             let lost = segment.hints.saturating_sub(read);
@@ -131,7 +131,7 @@ impl HintLogs {
                 Some(newest) => !self.write(peer, &kept, newest).contains(&false),
                 None => true,
             };
-            let peer = &*self.peers[peer.index()].name;
+            let peer = &*self.name_of(peer);
             if is_written {
                 tracing::warn!(peer, dropped, "dropped hints for versions from the future");
                 self.unlist(number);

@@ -23,7 +23,7 @@ pub use batch::HintBatch;
 use super::options::{HintEnvironment, HintOptions};
 use super::statistics::{HintCounters, HintsWaiting, SegmentEnd, WaitingCounts};
 use base::{Clock, Entry};
-use cluster::{HintLimits, HintSegment, NodeId};
+use cluster::{HintLimits, HintSegment, Member, Members, NodeId, NodeTable};
 use lsm::{Error, SegmentFolder, SegmentWriter};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,7 +54,9 @@ pub(super) struct HintLogs {
     disk_spare_bytes: u64,
     /// By number, so that the first segment of a peer is its oldest.
     segments: BTreeMap<u64, Segment>,
-    peers: Vec<PeerLog>,
+    peers: NodeTable<PeerLog>,
+    /// The secrets of the peers' logs are derived from it.
+    secret: u64,
     /// Segments that take no more hints and still have to be sealed.
     retired: Vec<SegmentWriter>,
     next_segment: u64,
@@ -91,17 +93,14 @@ impl HintLogs {
     pub(super) fn open(
         environment: HintEnvironment,
         options: HintOptions,
-        names: &[&str],
+        members: &Members,
         waiting: &Arc<WaitingCounts>,
         counters: &Arc<HintCounters>,
     ) -> Result<Self, Error> {
         let folder = SegmentFolder::open(environment.disk, environment.folder)?;
         let found = folder.segments()?;
-        let peer_log = |name: &&str| PeerLog {
-            name: Arc::from(*name),
-            secret: xxh3_64_with_seed(name.as_bytes(), environment.secret),
-            active: None,
-        };
+        let peer_log =
+            |(node, member): (NodeId, &Member)| (node, PeerLog::new(member, environment.secret));
         let mut logs = Self {
             folder,
             clock: environment.clock,
@@ -112,7 +111,8 @@ impl HintLogs {
             segment_bytes: SEGMENT_BYTES.min(options.bytes_max / SEGMENTS_MIN),
             disk_spare_bytes: options.disk_spare_bytes,
             segments: BTreeMap::new(),
-            peers: names.iter().map(peer_log).collect(),
+            peers: members.iter().map(peer_log).collect(),
+            secret: environment.secret,
             next_segment: found.last().map_or(1, |last| last + 1),
             retired: Vec::new(),
             is_upkeep_scheduled: false,
@@ -131,9 +131,42 @@ impl HintLogs {
         Ok(logs)
     }
 
+    /// Takes the hints of these nodes, and drops those for all others.
+    pub(super) fn follow(&mut self, members: &Members) {
+        let stays = |node: NodeId, log: &PeerLog| {
+            let member = members.get(node);
+            member.is_some_and(|member| member.name() == &*log.name)
+        };
+        let gone: Vec<NodeId> = self
+            .peers
+            .iter()
+            .filter(|(node, log)| !stays(*node, log))
+            .map(|(node, _)| node)
+            .collect();
+        let of_gone =
+            |(number, segment): (&u64, &Segment)| gone.contains(&segment.peer).then_some(*number);
+        let segments: Vec<u64> = self.segments.iter().filter_map(of_gone).collect();
+        for segment in segments {
+            self.end(segment, SegmentEnd::WithPeer);
+        }
+        for node in gone {
+            self.peers.remove(node);
+        }
+        let secret = self.secret;
+        for (node, member) in members.iter() {
+            self.peers
+                .get_or_insert_with(node, || PeerLog::new(member, secret));
+        }
+    }
+
     /// Writes hints for a peer, in groups. Returns for each hint whether it was kept.
     pub(super) fn keep(&mut self, peer: NodeId, hints: &[&Entry]) -> Vec<bool> {
-        let kept = self.write(peer, hints, self.clock.unix_ms());
+        let kept = if self.peers.contains(peer) {
+            self.write(peer, hints, self.clock.unix_ms())
+        } else {
+            // It has left the cluster meanwhile.
+            vec![false; hints.len()]
+        };
         let count = kept.iter().filter(|is_kept| **is_kept).count();
         self.counters.kept(count as u64);
         self.counters.dropped_unwritten((kept.len() - count) as u64);
@@ -183,7 +216,10 @@ impl HintLogs {
             return Err(Error::DiskFull);
         }
         self.make_room(wanted);
-        let mut active = match self.peers[peer.index()].active.take() {
+        let Some(log) = self.peers.get_mut(peer) else {
+            return Err(Error::Closed);
+        };
+        let mut active = match log.active.take() {
             Some(active) => active,
             None => self.begin_segment(peer)?,
         };
@@ -199,10 +235,11 @@ impl HintLogs {
             segment.newest_append_unix_ms = segment.newest_append_unix_ms.max(append_unix_ms);
             self.waiting.add(peer, more);
         }
-        if active.writer.written_bytes() < self.segment_bytes {
-            self.peers[peer.index()].active = Some(active);
-        } else {
-            self.retired.push(active.writer);
+        match self.peers.get_mut(peer) {
+            Some(log) if active.writer.written_bytes() < self.segment_bytes => {
+                log.active = Some(active);
+            }
+            _ => self.retired.push(active.writer),
         }
         result
     }
@@ -212,7 +249,7 @@ impl HintLogs {
             return Err(Error::DiskFull);
         }
         let number = self.next_segment;
-        let secret = self.peers[peer.index()].secret;
+        let secret = self.secret_of(peer);
         let writer = self.folder.create(number, secret)?;
         self.next_segment += 1;
         let begun = Segment {
@@ -233,7 +270,7 @@ impl HintLogs {
     pub(super) fn all(&self) -> Vec<Entry> {
         let mut hints = Vec::new();
         for (number, segment) in &self.segments {
-            let secret = self.peers[segment.peer.index()].secret;
+            let secret = self.secret_of(segment.peer);
             let read = self.folder.read(*number);
             hints.extend(
                 read.and_then(|file| file.entries(secret))
@@ -249,7 +286,7 @@ impl HintLogs {
 
     /// Ends the active segments that `is_to_end` chooses: they take no more hints.
     fn retire_where(&mut self, is_to_end: impl Fn(&ActiveSegment) -> bool) {
-        for peer in &mut self.peers {
+        for peer in self.peers.values_mut() {
             let ended = peer.active.take_if(|active| is_to_end(active));
             self.retired.extend(ended.map(|active| active.writer));
         }
@@ -292,8 +329,8 @@ impl HintLogs {
             return;
         };
         self.counters.ended(end, segment.hints);
-        if end == SegmentEnd::ForRoom || end == SegmentEnd::ForAge {
-            let peer = &*self.peers[segment.peer.index()].name;
+        if end == SegmentEnd::ForRoom || end == SegmentEnd::ForAge || end == SegmentEnd::WithPeer {
+            let peer = &*self.name_of(segment.peer);
             let hints = segment.hints;
             tracing::warn!(peer, hints, reason = ?end, "dropping the oldest hints");
         }
@@ -302,17 +339,38 @@ impl HintLogs {
     /// Removes a segment if it is listed, also an active one.
     fn unlist(&mut self, number: u64) -> Option<Segment> {
         let segment = self.segments.remove(&number)?;
-        self.peers[segment.peer.index()]
-            .active
-            .take_if(|active| active.segment == number);
+        if let Some(log) = self.peers.get_mut(segment.peer) {
+            log.active.take_if(|active| active.segment == number);
+        }
         self.waiting.subtract(segment.peer, segment.waiting());
         self.remove(number);
         Some(segment)
     }
 
+    /// The secret of a peer's log.
+    fn secret_of(&self, peer: NodeId) -> u64 {
+        self.peers.get(peer).map_or(self.secret, |log| log.secret)
+    }
+
+    /// The name of a peer, for people.
+    fn name_of(&self, peer: NodeId) -> Arc<str> {
+        let known = self.peers.get(peer).map(|log| Arc::clone(&log.name));
+        known.unwrap_or_else(|| Arc::from(Members::NO_NAME))
+    }
+
     fn remove(&self, segment: u64) {
         if let Err(error) = self.folder.remove(segment) {
             tracing::warn!(%error, "a segment of hints could not be removed: the next start delivers it again");
+        }
+    }
+}
+
+impl PeerLog {
+    fn new(member: &Member, secret: u64) -> Self {
+        Self {
+            name: Arc::from(member.name()),
+            secret: xxh3_64_with_seed(member.name().as_bytes(), secret),
+            active: None,
         }
     }
 }

@@ -7,7 +7,11 @@ use lsm::SegmentOwner;
 impl HintLogs {
     /// Lists a segment of an earlier run, or removes it.
     pub(super) fn recover(&mut self, segment: u64) {
-        let secrets: Vec<u64> = self.peers.iter().map(|peer| peer.secret).collect();
+        let (peers, secrets): (Vec<NodeId>, Vec<u64>) = self
+            .peers
+            .iter()
+            .map(|(peer, log)| (peer, log.secret))
+            .unzip();
         let file = match self.folder.read(segment) {
             Ok(file) => file,
             Err(error) => {
@@ -15,8 +19,8 @@ impl HintLogs {
                 return;
             }
         };
-        let index = match file.owner(&secrets) {
-            Ok(SegmentOwner::Log(index)) => index,
+        let (peer, secret) = match file.owner(&secrets) {
+            Ok(SegmentOwner::Log(index)) => (peers[index], secrets[index]),
             Ok(SegmentOwner::Other) => {
                 tracing::warn!(
                     segment,
@@ -36,10 +40,10 @@ impl HintLogs {
                 return;
             }
         };
-        let entries = match file.entries(secrets[index]) {
+        let entries = match file.entries(secret) {
             Ok(entries) => entries,
             Err(error) => {
-                let peer = &*self.peers[index].name;
+                let peer = &*self.name_of(peer);
                 tracing::error!(%error, peer, "dropping a damaged segment of hints");
                 return self.remove(segment);
             }
@@ -47,7 +51,6 @@ impl HintLogs {
         let Some(newest) = newest_unix_ms(&entries, self.clock.unix_ms()) else {
             return self.remove(segment);
         };
-        let peer = NodeId::new(index as u8);
         let recovered = Segment {
             peer,
             bytes: file.bytes(),

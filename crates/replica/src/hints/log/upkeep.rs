@@ -43,7 +43,7 @@ impl HintLogs {
     /// Whether the caller has to schedule upkeep. Returns `true` once until
     /// [`HintLogs::take_upkeep`].
     pub(in crate::hints) fn wants_upkeep(&mut self) -> bool {
-        let has_active = self.peers.iter().any(|peer| peer.active.is_some());
+        let has_active = self.peers.values().any(|log| log.active.is_some());
         let has_work = has_active || !self.retired.is_empty();
         has_work && !self.is_closed && !std::mem::replace(&mut self.is_upkeep_scheduled, true)
     }
@@ -51,16 +51,16 @@ impl HintLogs {
     /// The segments to seal and to sync now.
     pub(in crate::hints) fn take_upkeep(&mut self) -> Upkeep {
         self.is_upkeep_scheduled = false;
-        let sync_of = |(index, peer): (usize, &PeerLog)| {
-            let active = peer.active.as_ref()?;
+        let sync_of = |(peer, log): (NodeId, &PeerLog)| {
+            let active = log.active.as_ref()?;
             Some(SegmentSync {
-                peer: NodeId::new(index as u8),
+                peer,
                 segment: active.segment,
                 sync: active.writer.pending_sync()?,
             })
         };
         Upkeep {
-            syncs: self.peers.iter().enumerate().filter_map(sync_of).collect(),
+            syncs: self.peers.iter().filter_map(sync_of).collect(),
             retired: std::mem::take(&mut self.retired),
         }
     }
@@ -69,7 +69,9 @@ impl HintLogs {
     /// hints, because a later sync of it may succeed although data is lost.
     pub(in crate::hints) fn record_upkeep(&mut self, SyncOutcomes(outcomes): SyncOutcomes) {
         for (sync, result) in outcomes {
-            let active = &mut self.peers[sync.peer.index()].active;
+            let Some(PeerLog { active, .. }) = self.peers.get_mut(sync.peer) else {
+                continue;
+            };
             let Some(synced) = active.as_mut().filter(|one| one.segment == sync.segment) else {
                 continue;
             };

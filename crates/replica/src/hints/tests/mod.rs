@@ -7,6 +7,7 @@ mod store;
 
 use super::*;
 use base::{Clock, Expiry, ManualClock, Timestamp};
+use cluster::Member;
 use lsm::Disk;
 use lsm_testing::{FaultyDisk, MemoryDisk, StepExecutor};
 
@@ -27,6 +28,15 @@ fn options() -> HintOptions {
         disk_spare_bytes: 0,
         drop_above: None,
     }
+}
+
+/// The nodes with these names, in the order of their IDs.
+fn members(names: &[&str]) -> Members {
+    let named = names
+        .iter()
+        .map(|name| Member::named(name, name.parse().unwrap()).unwrap());
+    let nodes = (0..).map(NodeId::new).zip(named).collect();
+    Members::with_ids(nodes, NodeId::new(0)).unwrap()
 }
 
 /// A machine on which a node starts again and again.
@@ -74,7 +84,7 @@ impl Machine {
     }
 
     fn open_with(&self, options: HintOptions) -> HintStore {
-        HintStore::open(self.environment(), options, NAMES).unwrap()
+        HintStore::open(self.environment(), options, &members(&NAMES)).unwrap()
     }
 
     fn open(&self) -> HintStore {

@@ -235,7 +235,7 @@ fn files_of_a_crash_and_hints_for_former_members_are_removed() {
         .unwrap();
     // `a` is no longer a member, and `b` has another number now.
     let names = ["http://b:80", "http://c:80"];
-    let store = HintStore::open(machine.environment(), options(), names).unwrap();
+    let store = HintStore::open(machine.environment(), options(), &members(&names)).unwrap();
     assert_eq!(machine.keys(&store, NodeId::new(0)), ["for b"]);
     assert_eq!(machine.keys(&store, NodeId::new(1)), [""; 0]);
     assert_eq!(
@@ -243,6 +243,39 @@ fn files_of_a_crash_and_hints_for_former_members_are_removed() {
         2,
         "the segment of `b`, and a file that no node wrote"
     );
+}
+
+#[test]
+fn hints_for_a_node_that_leaves_go_with_it() {
+    let machine = Machine::new();
+    let store = machine.open();
+    machine.keep_one(&store, A, "for a");
+    machine.keep_one(&store, B, "for b");
+    let d = NodeId::new(7);
+    assert_eq!(
+        machine.keep(&store, d, &[machine.hint("early", b"v")]),
+        [false]
+    );
+    let nodes = [(A, NAMES[0]), (d, "http://d:80")];
+    let nodes = nodes.map(|(id, name)| (id, Member::named(name, name.parse().unwrap()).unwrap()));
+    let members = Members::with_ids(nodes.into_iter().collect(), A).unwrap();
+    store.follow(&members);
+    machine.keep_one(&store, d, "for d");
+    assert_eq!(
+        machine.keep(&store, B, &[machine.hint("late", b"v")]),
+        [false]
+    );
+    assert_eq!(machine.keys(&store, A), ["for a"]);
+    assert_eq!(machine.keys(&store, d), ["for d"]);
+    assert_eq!(
+        (store.waiting(B), store.statistics().dropped_with_peer),
+        (HintsWaiting::default(), 1)
+    );
+    // So they are found by their peer's name after a restart, and nothing is left of the others.
+    store.close();
+    let store = HintStore::open(machine.environment(), options(), &members).unwrap();
+    assert_eq!(machine.keys(&store, d), ["for d"]);
+    assert_eq!(files(&machine).len(), 2);
 }
 
 #[test]

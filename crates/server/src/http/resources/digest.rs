@@ -117,7 +117,8 @@ fn version_of(name: &str, value: &[u8]) -> Result<Timestamp, ParameterError> {
 /// `GET` and `HEAD`; `HEAD` reads nothing.
 pub(super) async fn answer(exchange: HttpExchange<'_>) -> Answer {
     let listener = exchange.listener;
-    let members = &listener.shared().config().node.members;
+    let layout = listener.worker.layout();
+    let members = layout.members();
     let parameters = parameters(exchange.query(), members)?;
     exchange.authorize(RequestedKeys::Range(
         &parameters.start,
@@ -135,7 +136,7 @@ pub(super) async fn answer(exchange: HttpExchange<'_>) -> Answer {
     // From now on it counts as a scan and holds no permit, because it may take long.
     drop(permit);
     let scope = KeptScope {
-        placement: Arc::clone(listener.worker.placement()),
+        layout: Arc::clone(&layout),
         both: parameters.peer.map(|peer| [members.own(), peer]),
         cut: parameters.cut.unwrap_or_else(|| greatest(listener)),
         gc_threshold: parameters.gc_threshold.unwrap_or_else(|| {

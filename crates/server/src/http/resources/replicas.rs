@@ -91,7 +91,8 @@ pub(super) async fn answer(exchange: HttpExchange<'_>) -> Answer {
     exchange.authorize(RequestedKeys::Key(&key))?;
     exchange.check_body_limit()?;
     let listener = exchange.listener;
-    let members = &listener.shared().config().node.members;
+    let layout = listener.worker.layout();
+    let members = layout.members();
     let versions = if has_versions {
         let deadline = exchange.deadline();
         let _permit = exchange.admit(deadline).await?;
@@ -100,14 +101,17 @@ pub(super) async fn answer(exchange: HttpExchange<'_>) -> Answer {
     } else {
         None
     };
-    let preference_list = listener.worker.preference_list(&key, members.count());
+    let preference_list = layout.preference_list(&key, members.count());
     let now_unix_ms = listener.clock().unix_ms();
     let replicas = preference_list
         .iter()
         .enumerate()
         .map(|(place, node)| KeyReplica {
             name: members.name(*node),
-            url: members.url(*node).to_string(),
+            url: members
+                .url(*node)
+                .map(ToString::to_string)
+                .unwrap_or_default(),
             held: versions
                 .as_ref()
                 .map(|versions| HeldVersion::of(versions, place, now_unix_ms)),

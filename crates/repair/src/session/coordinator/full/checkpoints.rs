@@ -34,7 +34,7 @@ impl FullSession {
         }
         self.returns += 1;
         let token = self.next_token();
-        let members = self.worker.sessions.environment.members.names_hash();
+        let members = self.layout.members().names_hash();
         let begin = |_| RepairRequest::Begin {
             session: SessionId::Full(token),
             members,

@@ -27,13 +27,14 @@ use crate::session::report::SessionReport;
 use crate::session::worker::RepairWorker;
 use base::Timestamp;
 use bytes::Bytes;
-use cluster::NodeId;
 use cluster::comparison::Pair;
 use cluster::repair::{Next, Session, SessionAction, SessionEvent, SessionRequest, Token};
+use cluster::{Layout, NodeId};
 use held_back::{BegunStore, Raising};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How often a coordinator begins a session at most, before it looks again whether one is due.
@@ -48,6 +49,8 @@ const REFUSAL_PAUSE: Duration = Duration::from_millis(500);
 /// A session that this node leads.
 struct FullSession {
     worker: Rc<RepairWorker>,
+    /// The layout that it began with.
+    layout: Arc<Layout>,
     token: Token,
     /// The first attempt since this node was started, and the last that any node was asked to
     /// begin.
@@ -136,7 +139,7 @@ impl RepairWorker {
     pub(in crate::session) async fn coordinate_full(self: &Rc<Self>) -> Ended {
         let sessions = &self.sessions;
         let (clock, random) = (&sessions.environment.clock, &sessions.environment.random);
-        let own = sessions.environment.members.own();
+        let own = self.peers.own();
         let mut stored = sessions.checkpoints.take_up(clock.unix_ms());
         if let Some(checkpoint) = stored.take_if(|checkpoint| !self.may_go_on_from(checkpoint)) {
             self.abandon(&checkpoint).await;
@@ -216,6 +219,7 @@ impl FullSession {
         let now = worker.sessions.environment.clock.monotonic();
         let pairs = worker.all_pairs();
         Self {
+            layout: worker.peers.layout(),
             worker,
             token,
             tried: token..=token,
@@ -262,14 +266,14 @@ impl FullSession {
             ..Attempt::default()
         };
         self.report.resumed += u32::from(is_resumed);
-        let members = &self.worker.sessions.environment.members;
+        let members = self.layout.members();
         let takes_part = |node: NodeId| {
             let took_part = checkpoint.taking_part.contains_key(&node);
             (took_part || !is_resumed) && self.worker.is_up(node)
         };
-        let up: Vec<bool> = members.ids().map(takes_part).collect();
+        let up: Vec<_> = members.ids().map(|node| (node, takes_part(node))).collect();
         let shown = is_resumed.then(|| checkpoint.shown.clone());
-        Session::start(self.token, members.names_hash(), &up, shown)
+        Session::start(self.token, members.names_hash(), up, shown)
     }
 
     /// Carries out what an attempt says, until it has ended.
@@ -334,12 +338,11 @@ impl FullSession {
     }
 
     fn members(&self) -> BTreeSet<NodeId> {
-        self.worker.sessions.environment.members.ids().collect()
+        self.layout.members().ids().collect()
     }
 
     fn taking_part(&self, machine: &Session) -> Vec<NodeId> {
-        let members = &self.worker.sessions.environment.members;
-        let all = members.ids();
+        let all = self.layout.members().ids();
         all.filter(|node| machine.takes_part(*node)).collect()
     }
 

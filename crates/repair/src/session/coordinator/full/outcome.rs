@@ -10,13 +10,15 @@ use cluster::repair::{Session, SessionId, Shown};
 use peer::RepairRequest;
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::sync::Arc;
 
 impl FullSession {
     /// Tells all nodes what the session has shown, and what the GC threshold has risen to.
     pub(super) async fn end(&mut self, machine: &Session, gc_threshold: Timestamp) {
         let worker = Rc::clone(&self.worker);
         let environment = &worker.sessions.environment;
-        let members = &environment.members;
+        let layout = Arc::clone(&self.layout);
+        let members = layout.members();
         let session = SessionId::Full(self.token);
         let equal = machine.equal();
         let away: Vec<NodeId> = members
@@ -51,7 +53,7 @@ impl FullSession {
                 u64::MAX
             }
         };
-        let single_copies: Vec<u64> = members.ids().map(counted).collect();
+        let single_copies: Vec<u64> = members.places().map(counted).collect();
         let outcome = |node| RepairRequest::Outcome {
             session,
             gc_threshold,

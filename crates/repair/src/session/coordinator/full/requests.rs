@@ -22,10 +22,9 @@ impl FullSession {
     ) -> Vec<SessionEvent> {
         self.all_asked = self.now();
         let session = SessionId::Full(self.token);
-        let members = &self.worker.sessions.environment.members;
         match request {
             SessionRequest::Begin { members: hash } => {
-                let own = members.own();
+                let own = self.worker.peers.own();
                 let begin = |_| RepairRequest::Begin {
                     session,
                     members: hash,
@@ -102,7 +101,7 @@ impl FullSession {
             else {
                 return (node, answer);
             };
-            let name = environment.members.name(node);
+            let name = self.layout.members().name(node);
             if !environment.store_side.believes(name, gc_threshold) {
                 return (node, None);
             }
@@ -128,8 +127,8 @@ impl FullSession {
         self.attempt.has_agreed = true;
         let environment = &self.worker.sessions.environment;
         let below = machine.shown().below;
-        let wrong_clocks = environment.timestamps.wrong_clocks(&environment.members);
-        let (stores, members) = (&self.attempt.stores, environment.members.ids());
+        let wrong_clocks = environment.timestamps.wrong_clocks(self.layout.members());
+        let (stores, members) = (&self.attempt.stores, self.layout.members().ids());
         let known = stores.iter().map(|store| store.gc_threshold);
         let gc_threshold = known.fold(Timestamp::ZERO, Timestamp::max);
         self.attempt.raising = Raising::of(stores, members, below, wrong_clocks);
@@ -143,14 +142,14 @@ impl FullSession {
                     KeyBounds::constant(Timestamp::MAX)
                 }
             };
-            environment.members.ids().map(with).collect()
+            self.layout.members().places().map(with).collect()
         };
         let request = |node| RepairRequest::Agree {
             session,
             cut,
             gc_threshold,
             // Only incremental sessions offer what is not of full reach.
-            reaches: vec![u8::MAX; environment.members.names().len()],
+            reaches: vec![u8::MAX; self.layout.members().places().len()],
             bounds: bounds_with(node),
         };
         let nodes = self.taking_part(machine);

@@ -12,9 +12,10 @@ use base::{Clock, Entry, Expiry, ManualClock, Timestamp};
 use bytes::Bytes;
 use cluster::comparison::{Incarnation, Item, KeyBounds};
 use cluster::repair::{SESSION_IDLE_MAX, SessionId, Token};
-use cluster::{NodeId, Placement};
+use cluster::{Layout, NodeId};
 use lsm::{Admission, Disk, Engine, Options};
 use lsm_testing::{BlockingWrite, MemoryDisk, environment};
+use membership::Layouts;
 use replica::{ExpiryBound, OwnClock};
 use std::path::Path;
 use std::sync::Arc;
@@ -75,8 +76,7 @@ fn part_environment(engine: &Engine, own: NodeId) -> PartEnvironment {
     PartEnvironment {
         engine: engine.clone(),
         clock: Arc::new(ManualClock::new(0)),
-        placement: Arc::new(Placement::new(["a", "b", "c"])),
-        own,
+        layouts: Layouts::new(Layout::named(&["a", "b", "c"], own).unwrap()),
         written: Arc::default(),
         bounds: Arc::default(),
         uncertain_below: Box::new(|| Timestamp::ZERO),

@@ -5,9 +5,9 @@ use crate::RepairSizes;
 use crate::session::part::{Advance, Gap, PartEnvironment, Participant, RangeId, RunRefusal};
 use base::{Entry, Expiry, Timestamp};
 use bytes::Bytes;
+use cluster::NodeId;
 use cluster::comparison::{Digest, Item};
 use cluster::repair::SessionId;
-use cluster::{NodeId, Placement};
 use lsm::Engine;
 use lsm_testing::{BlockingWrite, MemoryDisk};
 use std::sync::Arc;
@@ -278,7 +278,7 @@ fn a_second_peer_sends_only_what_the_first_one_lacks() {
 #[test]
 fn only_replicas_are_sent_a_version() {
     let entries: Vec<Entry> = (0..600).map(|n| put(&format!("{n:03}"), 5, 2)).collect();
-    let placement = Placement::new(["a", "b", "c"]);
+    let placement = cluster::Placement::new(["a", "b", "c"]);
     let mut full = TestNode::with(0, &entries);
     let mut lost = TestNode::new(1);
     // The non-owned copies of the first node are announced, not streamed.
@@ -311,7 +311,7 @@ fn a_run_that_was_not_asked_for_is_refused_and_nothing_of_it_is_taken() {
     let end = Some(Bytes::from_static(b"m"));
     assert!(lost.own.digest(SESSION, 0, end.as_deref()).is_ok());
     let range = (SESSION, 0);
-    let placement = Placement::new(["a", "b", "c"]);
+    let placement = cluster::Placement::new(["a", "b", "c"]);
     let mut keys = (0..).map(|number| format!("c{number}"));
     let foreign = keys.find(|key| placement.preference_list(key.as_bytes(), 1)[0] != lost.number);
     let foreign = foreign.unwrap();

@@ -230,7 +230,7 @@ async fn restore(exchange: &HttpExchange<'_>, key: &[u8]) -> Answer {
         Found::Elsewhere => return Err(Problem::no_such_copy()),
         Found::Unknown => return Err(Problem::copy_not_compared()),
     }
-    let nodes = listener.shared().config().node.members.count();
+    let nodes = listener.worker.nodes();
     let from = copy.copies().clamp(1, nodes);
     let replicas = Replicas {
         ack: from / 2 + 1,
@@ -257,7 +257,8 @@ async fn restore(exchange: &HttpExchange<'_>, key: &[u8]) -> Answer {
 /// Asks the other nodes for the versions of a copy's key.
 async fn found(exchange: &HttpExchange<'_>, copy: &Entry, deadline: Duration) -> Found {
     let listener = exchange.listener;
-    let members = &listener.shared().config().node.members;
+    let layout = listener.worker.layout();
+    let members = layout.members();
     let coordinator = listener.worker.coordinator();
     let versions = coordinator.versions(copy.key(), members.count(), deadline);
     found_in(&versions.await.nodes, members.own(), copy.timestamp())

@@ -427,8 +427,8 @@ impl Batch {
                 trace: self.caller.trace,
                 ended: self.listener.clock().monotonic(),
             };
-            let members = &self.listener.shared().config().node.members;
-            slow_requests.note_operation(members, times, &operation);
+            let layout = || self.listener.worker.layout();
+            slow_requests.note_operation(layout, times, &operation);
         }
     }
 

@@ -13,7 +13,8 @@ pub(in crate::http::resources) async fn answer(exchange: HttpExchange<'_>) -> An
     exchange.check_body_limit()?;
     let listener = exchange.listener;
     let may_see_numbers = exchange.caller.may(Need::Metrics, RequestedKeys::NoKey);
-    let members = &listener.shared().config().node.members;
+    let layout = listener.worker.layout();
+    let members = layout.members();
     let nodes = listener.worker.examine().await;
     let render = || {
         let mut cluster = status::cluster(members, &nodes);

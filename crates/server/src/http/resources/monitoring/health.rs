@@ -122,7 +122,8 @@ pub(in crate::http::resources) fn ready(exchange: &HttpExchange<'_>) -> Answer {
 
 impl NodeHealth {
     fn of(listener: &Listener, snapshot: NodeSnapshot, ack: u8) -> Self {
-        let members = &listener.shared().config().node.members;
+        let layout = listener.worker.layout();
+        let members = layout.members();
         let counts =
             |replica_state: Option<ReplicaState>| replica_state.is_some_and(ReplicaState::is_voter);
         let is_voter = counts(Some(snapshot.replica_state));

@@ -30,10 +30,14 @@ pub(in crate::http::resources) async fn answer(exchange: HttpExchange<'_>) -> An
 
 /// Whether the node has started, for those who wait for that; it has within two seconds.
 fn has_started(listener: &Listener) -> bool {
-    let links = listener.worker.links().into_iter().flatten();
+    let links = listener.worker.links();
     let (now, own) = (
         listener.clock().monotonic(),
         listener.worker.node().replica_state(),
     );
-    listener.is_stopping() || listener.shared().start_hold.is_over(now, own, links)
+    listener.is_stopping()
+        || listener
+            .shared()
+            .start_hold
+            .is_over(now, own, links.values().cloned())
 }

@@ -1,20 +1,25 @@
 //! A table by node ID.
 
-use crate::members::NodeId;
+use super::node_id::NodeId;
 
 /// One value for each of some nodes, by their IDs: those of a cluster, which are neither dense nor
 /// in the order of names once nodes have joined and left.
 ///
 /// Its memory goes up to the greatest ID, of which there are at most 256.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeTable<T> {
     /// By ID; `None` for an ID without a value. The last one has a value.
     places: Vec<Option<T>>,
+    /// How many nodes have a value.
+    count: usize,
 }
 
 impl<T> Default for NodeTable<T> {
     fn default() -> Self {
-        Self { places: Vec::new() }
+        Self {
+            places: Vec::new(),
+            count: 0,
+        }
     }
 }
 
@@ -38,27 +43,23 @@ impl<T> NodeTable<T> {
 
     /// Gives a node a value, and returns the one that it had.
     pub fn insert(&mut self, node: NodeId, value: T) -> Option<T> {
-        let index = node.index();
-        if index >= self.places.len() {
-            self.places.resize_with(index + 1, || None);
-        }
-        self.places[index].replace(value)
+        let before = self.place(node).replace(value);
+        self.count += usize::from(before.is_none());
+        before
     }
 
     /// The value of a node, which is made if there is none.
     pub fn get_or_insert_with(&mut self, node: NodeId, make: impl FnOnce() -> T) -> &mut T {
-        let index = node.index();
-        if index >= self.places.len() {
-            self.places.resize_with(index + 1, || None);
-        }
-        self.places[index].get_or_insert_with(make)
+        self.count += usize::from(!self.contains(node));
+        self.place(node).get_or_insert_with(make)
     }
 
     /// Takes the value of a node out.
     pub fn remove(&mut self, node: NodeId) -> Option<T> {
-        let taken = self.places.get_mut(node.index())?.take();
+        let taken = self.places.get_mut(node.index())?.take()?;
+        self.count -= 1;
         self.trim();
-        taken
+        Some(taken)
     }
 
     /// Takes out the values of all nodes for which `keep` is false.
@@ -66,6 +67,7 @@ impl<T> NodeTable<T> {
         for (node, place) in (0..=u8::MAX).map(NodeId::new).zip(&mut self.places) {
             if place.as_mut().is_some_and(|value| !keep(node, value)) {
                 *place = None;
+                self.count -= 1;
             }
         }
         self.trim();
@@ -74,13 +76,13 @@ impl<T> NodeTable<T> {
     /// How many nodes have a value.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.places.iter().flatten().count()
+        self.count
     }
 
     /// Whether no node has a value.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.count == 0
     }
 
     /// The IDs of the nodes that have a value, ascending.
@@ -108,6 +110,12 @@ impl<T> NodeTable<T> {
     /// The values, by ascending IDs.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.places.iter_mut().flatten()
+    }
+
+    fn place(&mut self, node: NodeId) -> &mut Option<T> {
+        let places = self.places.len().max(node.index() + 1);
+        self.places.resize_with(places, || None);
+        &mut self.places[node.index()]
     }
 
     /// Removes empty places at the end, so that equal tables have equal places.

@@ -1,4 +1,6 @@
-//! A worker: answers for the store on one runtime.
+//! A worker: answers for the store on one runtime. `hint_deliveries` are those of the first one.
+
+mod hint_deliveries;
 
 use crate::coordinator::{Coordinator, HedgeBudget, RunningRequests};
 use crate::handshakes::NodeHandshakes;
@@ -8,7 +10,8 @@ use crate::node_report::ExaminedNode;
 use crate::peer_requests::{PeerRequests, report};
 use base::{Clock, overdue_check_period};
 use bytes::Bytes;
-use cluster::{NodeId, Placement, PreferenceList};
+use cluster::{Layout, Member, NodeId, NodeTable};
+use hint_deliveries::HintDeliveries;
 use peer::{AnswerHandler, HandshakePolicy, Link, LinkStatus, PeerEnvironment, Stream, Transport};
 use repair::session::RepairWorker;
 use replica::Peers;
@@ -38,13 +41,32 @@ pub struct Worker {
     number: usize,
     coordinator: Rc<Coordinator>,
     peers: Rc<Peers>,
-    peer_environment: PeerEnvironment,
-    transport: Arc<dyn Transport>,
+    /// Makes the links to peers.
+    links: LinkMaker,
     /// The replicas of keys, this node's own store among them.
     replicas: Rc<ReplicaSet>,
     /// This runtime's part in repair.
     repair: Rc<RepairWorker>,
     metrics: Arc<WorkerMetrics>,
+}
+
+/// Makes the links of one runtime.
+struct LinkMaker {
+    transport: Arc<dyn Transport>,
+    environment: PeerEnvironment,
+    pending: Rc<PendingRequests>,
+}
+
+impl LinkMaker {
+    fn link_to(&self, member: &Member) -> Rc<Link> {
+        Link::new(
+            member.name().to_owned(),
+            member.url().clone(),
+            Arc::clone(&self.transport),
+            self.environment.clone(),
+            Rc::clone(&self.pending) as Rc<dyn AnswerHandler>,
+        )
+    }
 }
 
 impl Worker {
@@ -74,21 +96,13 @@ impl Worker {
             incoming: Arc::clone(&node.peer_bytes),
             runtimes: node.resources.runtimes,
         };
-        let link_to = |node| {
-            Link::new(
-                config.members.name(node).to_owned(),
-                config.members.url(node).clone(),
-                Arc::clone(transport),
-                peer_environment.clone(),
-                Rc::clone(&pending) as Rc<dyn AnswerHandler>,
-            )
+        let links = LinkMaker {
+            transport: Arc::clone(transport),
+            environment: peer_environment,
+            pending: Rc::clone(&pending),
         };
-        let peers = Peers::new(
-            config.members.clone(),
-            Arc::clone(&node.placement),
-            Arc::clone(&node.timestamps),
-            link_to,
-        );
+        let link_to = |member: &Member| links.link_to(member);
+        let peers = Peers::new(node.layouts.load(), Arc::clone(&node.timestamps), link_to);
         let replica = Rc::new(LocalReplica {
             engine: node.engine.clone(),
             timestamps: Arc::clone(&node.timestamps),
@@ -105,8 +119,7 @@ impl Worker {
             clock: Arc::clone(&node.clock),
             log: Arc::clone(&node.log),
             telling: PageTelling {
-                own: config.members.own(),
-                placement: Arc::clone(&node.placement),
+                layouts: node.layouts.clone(),
                 turns_of_peers: Arc::clone(&node.peer_page_turns),
                 bytes_of_peers: Arc::clone(&node.peer_pages),
             },
@@ -133,7 +146,6 @@ impl Worker {
             scans: Arc::clone(&node.scans),
             scan_batch_bytes: config.scan_batch_bytes(),
             windows: Arc::clone(&node.windows),
-            placement: Arc::clone(&node.placement),
             timeout: config.timeout,
             page_bytes_max: config.page_bytes_max,
             snapshot_age_max: config.snapshot_age_max,
@@ -145,8 +157,7 @@ impl Worker {
             number,
             coordinator,
             peers,
-            peer_environment,
-            transport: Arc::clone(transport),
+            links,
             replicas,
             repair,
             metrics,
@@ -163,50 +174,65 @@ impl Worker {
         let background = Arc::clone(&self.node.background);
         tokio::task::spawn_local(background.probe_forever(self.number == 0));
         for link in self.peers.links() {
-            tokio::task::spawn_local(Rc::clone(link).run_forever());
+            tokio::task::spawn_local(link.run());
         }
+        tokio::task::spawn_local(Rc::clone(self).follow_layout());
         tokio::task::spawn_local(Rc::clone(self).follow_dialled_peers());
         if self.number == 0 {
             tokio::task::spawn_local(Rc::clone(&self.repair).coordinate_forever());
             tokio::task::spawn_local(Rc::clone(self).look_at_folder_forever());
-            self.spawn_hint_deliveries();
         }
     }
 
-    /// The first runtime delivers the hints of the whole node.
-    fn spawn_hint_deliveries(&self) {
-        let reading = Arc::new(Semaphore::new(1));
-        for node in self.node.config.members.ids() {
-            let receiver = ReplicaHints {
-                node,
-                replicas: Rc::clone(&self.replicas),
-                pending: Rc::clone(&self.coordinator.pending),
-                clock: Arc::clone(&self.node.clock),
-                timeout: self.node.config.timeout,
-            };
-            let delivery = HintDelivery::new(
-                self.node.hints.clone(),
-                node,
-                Rc::new(receiver),
-                Arc::clone(&reading),
-                Arc::clone(&self.node.random),
-                Arc::clone(&self.node.background),
-            );
-            tokio::task::spawn_local(delivery.run());
+    /// Keeps the links and the deliveries of hints as the layout in force wants them.
+    async fn follow_layout(self: Rc<Self>) {
+        let mut changes = self.node.layouts.changes();
+        // The first runtime delivers the hints of the whole node.
+        let mut deliveries = (self.number == 0).then(HintDeliveries::default);
+        let mut next = Some(changes.load());
+        while let Some(layout) = next {
+            let link_to = |member: &Member| self.links.link_to(member);
+            for link in self.peers.adopt(Arc::clone(&layout), link_to) {
+                tokio::task::spawn_local(link.run());
+            }
+            if let Some(deliveries) = &mut deliveries {
+                let delivery_to = |node, reading| self.delivery_to(node, reading);
+                deliveries.follow(layout.members(), delivery_to);
+            }
+            next = changes.changed().await;
         }
+    }
+
+    /// Delivers the hints for a node.
+    fn delivery_to(&self, node: NodeId, reading: Arc<Semaphore>) -> HintDelivery<ReplicaHints> {
+        let receiver = ReplicaHints {
+            node,
+            replicas: Rc::clone(&self.replicas),
+            pending: Rc::clone(&self.coordinator.pending),
+            clock: Arc::clone(&self.node.clock),
+            timeout: self.node.config.timeout,
+        };
+        HintDelivery::new(
+            self.node.hints.clone(),
+            node,
+            Rc::new(receiver),
+            reading,
+            Arc::clone(&self.node.random),
+            Arc::clone(&self.node.background),
+        )
     }
 
     /// Serves a peer's connection until it ends. `received` are the bytes that came after
     /// the upgrade; `known` is called once the connection has proved to be a peer's.
     pub async fn welcome(&self, stream: Box<dyn Stream>, received: Bytes, known: impl FnOnce()) {
-        let environment = self.peer_environment.clone();
+        let environment = self.links.environment.clone();
         let handler = Rc::new(PeerRequests {
             replicas: Rc::clone(&self.replicas),
             repair: Rc::clone(&self.repair),
             node: Arc::clone(&self.node),
             peers: Rc::clone(&self.peers),
         });
-        let stream = self.transport.accept(stream);
+        let stream = self.links.transport.accept(stream);
         peer::serve(stream, received, environment, handler, known).await;
     }
 
@@ -239,16 +265,16 @@ impl Worker {
         began.saturating_add(self.node.config.timeout)
     }
 
-    /// Which nodes are the replicas of a key.
+    /// The layout that this runtime has adopted.
     #[must_use]
-    pub fn placement(&self) -> &Arc<Placement> {
-        &self.node.placement
+    pub fn layout(&self) -> Arc<Layout> {
+        self.peers.layout()
     }
 
-    /// The first `from` nodes of a key's preference list.
+    /// How many nodes there are: the most that `from` can be.
     #[must_use]
-    pub fn preference_list(&self, key: &[u8], from: u8) -> PreferenceList {
-        self.peers.preference_list(key, from)
+    pub fn nodes(&self) -> u8 {
+        self.peers.nodes()
     }
 
     /// The state of the link to another node.
@@ -257,11 +283,10 @@ impl Worker {
         self.peers.status(node)
     }
 
-    /// The states of the links to all nodes, by node; none to this one.
+    /// The states of the links to the other nodes.
     #[must_use]
-    pub fn links(&self) -> Vec<Option<LinkStatus>> {
-        let nodes = self.peers.ids();
-        nodes.map(|node| self.peers.status(node)).collect()
+    pub fn links(&self) -> NodeTable<LinkStatus> {
+        self.peers.statuses()
     }
 
     /// How each node is, in the order of their names: as they said within the last second, or
@@ -282,13 +307,8 @@ impl Worker {
         for node in self.peers.end_overdue(now) {
             self.node.hints.wake(node);
         }
-        for node in self.node.config.members.peers() {
-            if let (Some(status), Some(metrics)) = (
-                self.peers.status(node),
-                self.metrics.links.get(node.index()),
-            ) {
-                metrics.publish(&status);
-            }
+        for (node, status) in self.peers.statuses().iter() {
+            self.metrics.publish_link(node, status);
         }
     }
 

@@ -4,19 +4,21 @@
     cargo build --profile dist -p kvorum -p lab-cli
     python3 bench/cluster.py [--kvorum target/dist/kvorum] [--beside BINARY] [--seconds 8] [--pairs 3] [--targets 3] [--threads 1] [CASE ...]
 
-Cases: put-1-1 get-1-1 put-sync put-os get latency tail killed frozen overload; all by default.
+Cases: put-1-1 get-1-1 put-sync put-os get conditional settled latency tail killed frozen overload; all by default.
 The load goes to all three nodes, or to the first --targets of them. Each node has one thread,
 or with --threads default one a core. `harness.py` says what is measured and with which tools.
 """
 
+import http.client
+import itertools
 import signal
 import statistics
 import threading
 import time
 
 from harness import (
-    KEYS, Cluster, at_most, breaking_point, command_line, figure, fill, kvorum, load, open_loop, overload, pairs, percentile, print_syncs, run_cases,
-    tail,
+    KEYS, Cluster, at_most, breaking_point, command_line, figure, fill, kvorum, load, metric, open_loop, overload, pairs, percentile, print_syncs,
+    run_cases, tail, wrk,
 )  # fmt: skip
 
 QUORUM = "&ack=2&from=3"
@@ -54,6 +56,74 @@ def goal(arguments, case):
     else:
         bound = GOALS[case].get(arguments.threads) if arguments.targets == 1 else None
     return bound and at_most(bound)
+
+
+def conditional(arguments):
+    """2/3, synced: CPU of PUTs that create a key, with a condition and without one, in turn; of those whose condition does not hold; and round trips."""
+    server = cluster(arguments, "conditional")
+    sum_of = lambda name: sum(metric(port, name) for port in server.all_ports)
+    absent = {"If-None-Match": "*"}
+    # So many keys that each is new.
+    new = lambda prefix, **fields: wrk(server, "PUT", arguments.seconds, 1 << 31, prefix=prefix, suffix=QUORUM, **fields)
+    applied, refused, ballots = [], [], []
+    try:
+        fill(server, range(KEYS), suffix=QUORUM)
+        for turn in range(arguments.pairs):
+            plain, plain_rate = new(f"plain{turn}-")
+            before = sum_of("kvorum_conditional_ballots_total"), sum_of("kvorum_conditional_writes_total")
+            created, rate = new(f"new{turn}-", fields=absent)
+            after = sum_of("kvorum_conditional_ballots_total"), sum_of("kvorum_conditional_writes_total")
+            there, there_rate = wrk(server, "PUT", arguments.seconds, suffix=QUORUM, fields=absent, refused=True)
+            applied.append(created / plain)
+            refused.append(there / plain)
+            ballots.append((after[0] - before[0]) / (after[1] - before[1]))
+            print(f"  conditional: plain {plain:5.2f} us {plain_rate:6.0f}/s   201 {created:5.2f} us {rate:6.0f}/s   412 {there:5.2f} us {there_rate:6.0f}/s   "
+                  f"{ballots[-1]:.4f} ballots a write", flush=True)
+    finally:
+        server.stop()
+    figure("conditional", statistics.median(applied), "times a plain PUT's CPU", at_most(2.2))
+    figure("conditional-refused", statistics.median(refused), "times a plain PUT's CPU", at_most(1.3))
+    # A ballot is a round trip for promises and one for the version.
+    figure("conditional-round-trips", 2 * statistics.median(ballots), "round trips a write", at_most(2.02))
+
+
+def settled(arguments):
+    """How long the promises last that a node leaves behind which is killed in the middle of conditional writes."""
+    times = []
+    for turn in range(arguments.pairs):
+        server = cluster(arguments, f"settled-{turn}")
+
+        def create(worker):
+            connection = http.client.HTTPConnection("127.0.0.1", server.all_ports[2], timeout=5)
+            try:
+                for number in itertools.count():
+                    connection.request("PUT", f"/v0/entity?id={worker}-{number}{QUORUM}", b"v", {"If-None-Match": "*"})
+                    connection.getresponse().read()
+            except (OSError, http.client.HTTPException):
+                # It was killed.
+                pass
+
+        left = lambda: sum(metric(port, "kvorum_promises_kept") for port in server.all_ports[:2])
+        workers = [threading.Thread(target=create, args=(worker,)) for worker in range(64)]
+        try:
+            for worker in workers:
+                worker.start()
+            time.sleep(2)
+            kill(server.nodes[2])
+            killed = time.monotonic()
+            if not (behind := left()):
+                print("  settled: no promise was left behind", flush=True)
+                continue
+            while left():
+                time.sleep(0.005)
+            times.append(time.monotonic() - killed)
+            print(f"  settled: {behind:.0f} promises were left behind, and none after {times[-1]:.2f} s", flush=True)
+        finally:
+            for worker in workers:
+                worker.join()
+            server.nodes.pop()
+            server.stop()
+    figure("settled", max(times, default=None), "s until no promise is left", at_most(1))
 
 
 def latency(arguments):
@@ -149,6 +219,8 @@ def main():
         "put-sync": case("put-sync", "PUT", lambda: cluster(arguments, "put-sync"), QUORUM),
         "put-os": case("put-os", "PUT", lambda: cluster(arguments, "put-os", "--durability", "os"), QUORUM),
         "get": case("get", "GET", lambda: filled(arguments, "get", QUORUM), QUORUM),
+        "conditional": lambda: conditional(arguments),
+        "settled": lambda: settled(arguments),
         "latency": lambda: latency(arguments),
         "tail": lambda: tail_beside_nginx(arguments),
         "killed": lambda: disturbed(arguments, "killed", kill, lambda server: server.start(2)),

@@ -30,9 +30,10 @@ class Kvorum {
     /**
      * Asks the node that answered last. If it fails, the next one is asked: always if nothing was done,
      * for a read also otherwise. From 300 on the status is that of a failure, and the body is the
-     * problem as JSON: its `replicas` say what became of it at each replica.
+     * problem as JSON: its `replicas` say what became of it at each replica. With "If-Match" and an ETag,
+     * or "If-None-Match" and "*" as headers, a write has the status 412 if the key has something else.
      */
-    HttpResponse<byte[]> send(String method, String target, byte[] body)
+    HttpResponse<byte[]> send(String method, String target, byte[] body, String... headers)
             throws IOException, InterruptedException {
         int begin = first, last = begin + nodes.length - 1;
         for (int number = begin; ; number++) {
@@ -40,6 +41,7 @@ class Kvorum {
             var request = HttpRequest.newBuilder(URI.create(node + target))
                 .timeout(Duration.ofSeconds(5)).method(method, HttpRequest.BodyPublishers.ofByteArray(body))
                 .header("Content-Type", "application/x-ndjson"); // Only a batch needs it.
+            if (headers.length > 0) request.headers(headers);
             if (token != null) request.header("Authorization", "Bearer " + token);
             HttpResponse<byte[]> answer = null;
             IOException failure = null;
@@ -49,7 +51,7 @@ class Kvorum {
                 if (!isOfNode(answer, method, target))
                     throw new IOException(node + " is no Kvorum node: status " + answer.statusCode());
                 if (!List.of(500, 503, 504).contains(answer.statusCode())) return answer;
-                isSent = answer.statusCode() != 503;
+                isSent = answer.statusCode() != 503 && !isNotApplied(answer);
             } catch (IOException error) {
                 failure = error;
                 isSent = !(error instanceof ConnectException || error instanceof HttpConnectTimeoutException);
@@ -60,6 +62,11 @@ class Kvorum {
                 return answer;
             }
         }
+    }
+
+    /** A conditional write that has not happened and never will. */
+    private static boolean isNotApplied(HttpResponse<byte[]> answer) {
+        return new String(answer.body(), StandardCharsets.UTF_8).contains("\"outcome\":\"not-applied\"");
     }
 
     /** A proxy, or another server, may answer 200 to anything. */

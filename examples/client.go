@@ -33,26 +33,37 @@ func Entity(key string) string { return "/v0/entity?id=" + url.QueryEscape(key) 
 // done, for a read also otherwise. From 300 on the status is that of a failure, and the content is
 // the problem as JSON: its `replicas` say what became of it at each replica.
 func (c *Client) Send(method, target string, body []byte) (status int, content []byte, err error) {
+	status, content, _, err = c.SendIf(method, target, body, nil)
+	return status, content, err
+}
+
+// SendIf is Send with more header fields: with If-Match: ETAG or If-None-Match: * a write has status
+// 412 if the key has something else. etag is that of what was read or written.
+func (c *Client) SendIf(method, target string, body []byte, header http.Header) (status int, content []byte, etag string, err error) {
 	first := c.first.Load()
 	for number := first; number < first+int64(len(c.Nodes)); number++ {
-		status, content, err = c.ask(method, c.Nodes[number%int64(len(c.Nodes))]+target, body)
+		status, content, etag, err = c.ask(method, c.Nodes[number%int64(len(c.Nodes))]+target, body, header)
 		if err == nil && status != 500 && status != 503 && status != 504 {
 			break
 		}
 		c.first.Store(number + 1)
 		var failed *net.OpError
-		isSent := status != 503 && !(errors.As(err, &failed) && failed.Op == "dial")
+		isNotApplied := status == 504 && bytes.Contains(content, []byte(`"outcome":"not-applied"`))
+		isSent := status != 503 && !isNotApplied && !(errors.As(err, &failed) && failed.Op == "dial")
 		if isSent && method != "GET" {
 			break
 		}
 	}
-	return status, content, err
+	return status, content, etag, err
 }
 
-func (c *Client) ask(method, url string, body []byte) (int, []byte, error) {
+func (c *Client) ask(method, url string, body []byte, header http.Header) (int, []byte, string, error) {
 	request, err := http.NewRequest(method, url, bytes.NewReader(body))
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, "", err
+	}
+	for name, values := range header {
+		request.Header[name] = values
 	}
 	request.Header.Set("Content-Type", "application/x-ndjson") // Only a batch needs it.
 	if token := os.Getenv("KVORUM_TOKEN"); token != "" {
@@ -60,7 +71,7 @@ func (c *Client) ask(method, url string, body []byte) (int, []byte, error) {
 	}
 	answer, err := c.HTTP.Do(request)
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, "", err
 	}
 	defer answer.Body.Close()
 	success, found := map[string]int{"PUT": 201, "DELETE": 202}[method]
@@ -69,7 +80,7 @@ func (c *Client) ask(method, url string, body []byte) (int, []byte, error) {
 	}
 	content, err := io.ReadAll(answer.Body)
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, "", err
 	}
 	// A proxy, or another server, may answer 200 to anything.
 	namesVersion := answer.Header.Get("Kvorum-Version") != "" || !strings.Contains(url, "/v0/entity?")
@@ -77,7 +88,7 @@ func (c *Client) ask(method, url string, body []byte) (int, []byte, error) {
 	isProblem := strings.HasPrefix(answer.Header.Get("Content-Type"), "application/problem+json") &&
 		json.Unmarshal(content, &problem) == nil && strings.HasPrefix(problem.Type, "urn:kvorum:problem:")
 	if !isProblem && (answer.StatusCode != success || !namesVersion) {
-		return 0, nil, fmt.Errorf("%s: this is no Kvorum node: status %d", url, answer.StatusCode)
+		return 0, nil, "", fmt.Errorf("%s: this is no Kvorum node: status %d", url, answer.StatusCode)
 	}
-	return answer.StatusCode, content, nil
+	return answer.StatusCode, content, answer.Header.Get("ETag"), nil
 }

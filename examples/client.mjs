@@ -20,14 +20,16 @@ export class Kvorum {
     if (token) this.headers.Authorization = `Bearer ${token}`;
   }
 
-  put(key, value, query) { return this.send("PUT", entity(key, query), value); }
-  delete(key, query) { return this.send("DELETE", entity(key, query)); }
+  // With { "If-Match": etag } or { "If-None-Match": "*" } as headers it fails with status 412 if the
+  // key has something else. What was read or written has its `etag`.
+  put(key, value, query, headers) { return this.send("PUT", entity(key, query), value, headers); }
+  delete(key, query, headers) { return this.send("DELETE", entity(key, query), undefined, headers); }
   get(key, query) { return this.send("GET", entity(key, query)); } // Undefined: it has no value.
 
   // Asks the node that answered last. If it fails, the next one is asked: always if nothing was
   // done, for a read also otherwise. If a node has not done it, the error has its status and its
   // problem, whose `replicas` say what became of it at each replica.
-  async send(method, target, body) {
+  async send(method, target, body, more) {
     let failed;
     const first = this.first;
     for (let number = first; number < first + this.nodes.length; number++) {
@@ -35,8 +37,10 @@ export class Kvorum {
       let isSent = true;
       try {
         const signal = AbortSignal.timeout(5_000);
-        const answer = await fetch(node + target, { method, body, headers: this.headers, signal });
+        const headers = { ...this.headers, ...more };
+        const answer = await fetch(node + target, { method, body, headers, signal });
         const content = Buffer.from(await answer.arrayBuffer());
+        content.etag = answer.headers.get("etag");
         // A proxy, or another server, may answer 200 to anything.
         const namesVersion = answer.headers.has("kvorum-version") || !target.startsWith("/v0/entity?");
         if (answer.status === (SUCCESS[method] ?? 200) && namesVersion) return content;
@@ -47,7 +51,7 @@ export class Kvorum {
         if (problem.type.endsWith(":no-such-entity")) return undefined;
         failed = Object.assign(new Error(`${answer.status}: ${content}`), { status: answer.status, problem });
         if (![500, 503, 504].includes(answer.status)) break;
-        isSent = answer.status !== 503;
+        isSent = answer.status !== 503 && problem.outcome !== "not-applied";
       } catch (error) {
         failed = error;
         isSent = !["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN"].includes(error.cause?.code);

@@ -13,6 +13,10 @@ class Failed(Exception):
     """The node did not do it. Its arguments are the status and the problem, whose `replicas` say
     what became of it at each replica."""
 
+class Value(bytes):
+    """The content of an answer. What was read also has its `etag` and its `version`."""
+    etag, version = None, None
+
 class Kvorum:
     def __init__(self, *nodes):
         self.nodes, self.first = nodes, 0
@@ -20,17 +24,19 @@ class Kvorum:
         if token := os.environ.get("KVORUM_TOKEN"):
             self.headers["Authorization"] = f"Bearer {token}"
 
-    def put(self, key, value, **query):
-        self.send("PUT", value, id=key, **query)
+    def put(self, key, value, headers={}, **query):
+        """With {"If-Match": etag} or {"If-None-Match": "*"} as `headers` it fails with status 412 if
+        the key has something else. A write that took effect has its new etag and version."""
+        return self.send("PUT", value, headers=headers, id=key, **query)
 
-    def delete(self, key, **query):
-        self.send("DELETE", id=key, **query)
+    def delete(self, key, headers={}, **query):
+        return self.send("DELETE", headers=headers, id=key, **query)
 
     def get(self, key, **query):
         """None if the key has no value."""
         return self.send("GET", id=key, **query)
 
-    def send(self, method, body=None, path="/v0/entity", **query):
+    def send(self, method, body=None, path="/v0/entity", headers={}, **query):
         """Asks the node that answered last. If it fails, the next one is asked: always if nothing
         was done, for a read also otherwise."""
         target = f"{path}?{parse.urlencode(query)}"  # A key is bytes, which this escapes.
@@ -42,9 +48,11 @@ class Kvorum:
                     connection.connect()
                     connection.sock.settimeout(5)
                     is_sent = True
-                    connection.request(method, target, body, self.headers)
+                    connection.request(method, target, body, {**self.headers, **headers})
                     answer = connection.getresponse()
-                    content = answer.read()
+                    content = Value(answer.read())
+                    content.etag = answer.headers["ETag"]
+                    content.version = answer.headers["Kvorum-Version"]
                 # A proxy, or another server, may answer 200 to anything.
                 names_version = "Kvorum-Version" in answer.headers or path != "/v0/entity"
                 if answer.status == SUCCESS.get(method, 200) and names_version:
@@ -58,7 +66,7 @@ class Kvorum:
                 failed = Failed(answer.status, problem)
                 if answer.status not in (500, 503, 504):
                     break
-                is_sent = answer.status != 503
+                is_sent = answer.status != 503 and problem.get("outcome") != "not-applied"
             except (OSError, ValueError, http.client.HTTPException, Failed) as failure:
                 failed = failure
             self.first = number + 1

@@ -17,6 +17,7 @@ COMPLETIONS = {
 }
 CONFIGURATION = "etc/kvorum/kvorum.toml"
 UNIT = "usr/lib/systemd/system/kvorum.service"
+BACKUP_UNIT = "usr/lib/systemd/system/kvorum-backup.service"
 
 
 def epoch():
@@ -39,8 +40,10 @@ def installed(program, licences, work):
     files = {
         "usr/bin/kvorum": (program.read_bytes(), 0o755),
         UNIT: ((HERE / "kvorum.service").read_bytes(), 0o644),
+        BACKUP_UNIT: ((HERE / "kvorum-backup.service").read_bytes(), 0o644),
         CONFIGURATION: ((HERE / "kvorum.toml").read_bytes(), 0o644),
         "usr/share/doc/kvorum/alerts.yml": ((HERE / "alerts.yml").read_bytes(), 0o644),
+        "usr/share/doc/kvorum/grafana.json": ((HERE / "grafana.json").read_bytes(), 0o644),
         "usr/share/doc/kvorum/copyright": (licences.read_bytes(), 0o644),
         "usr/share/doc/kvorum/CHANGELOG.md.gz": (compressed((HERE.parent / "CHANGELOG.md").read_bytes()), 0o644),
     }

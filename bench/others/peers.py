@@ -3,6 +3,7 @@
 
     cargo build --profile dist -p kvorum -p lab-cli
     python3 bench/others/peers.py [--kvorum target/dist/kvorum] [--seconds 3] [--rounds 3] [--only TEXT] [--page FILE]
+    python3 bench/others/peers.py --conditional [...]
     python3 bench/others/peers.py --from-samples docs/lab/peers/samples.json
 
 Takes about ten minutes, and longer the first time, because Go builds etcd and
@@ -12,10 +13,12 @@ each store anew and runs the cases in `stores.py`, so that all stores are
 affected alike if the speed of the machine drifts; the page shows medians.
 `--seconds 30 --rounds 5` takes about two hours, and includes flushes,
 compactions and rewrites of logs, which a short run does not. `--only Kvorum`
-runs only the deployments whose names contain the text. `--from-samples` writes
+runs only the deployments whose names contain the text. `--conditional` compares
+conditional writes instead, and writes docs/lab/conditional.md. `--from-samples` writes
 the page again from the samples of an earlier run. The figures have no goals.
 """
 
+import dataclasses
 import datetime
 import json
 import pathlib
@@ -33,7 +36,7 @@ import perf
 from harness import CONNECTIONS, KEYS, WORK, Parser, figure, file_system, machine_ticks, print_summary, sync_milliseconds
 from stores import StoreFailed, cpu_seconds, deployments, programs, versions
 
-PAGE = pathlib.Path(__file__).parents[2] / "docs" / "lab" / "peers.md"
+PAGES = pathlib.Path(__file__).parents[2] / "docs" / "lab"
 WARM_UP_SECONDS = 0.5
 
 
@@ -140,7 +143,7 @@ class Results:
             shutil.rmtree(folder, ignore_errors=True)
 
     def take(self, number, deployment, running, found, arguments):
-        if deployment.fill:
+        if deployment.fill and any(case.method == "get" for case in deployment.cases):
             fill(found, running, deployment)
         for case in deployment.cases:
             name = {"group": case.group, "store": deployment.store, "label": case.label, "method": case.method}
@@ -151,7 +154,7 @@ class Results:
                 f"  p99 {sample['p99']:7.2f} ms{'  errors ' + str(sample['errors']) if sample['errors'] else ''}",
                 flush=True,
             )
-            if case.profiled and number == 0 and perf.available():
+            if case.profiled and not arguments.conditional and number == 0 and perf.available():
                 if seen := profile(found, running, case):
                     self.profiles.append({**name, **seen})
 
@@ -172,8 +175,23 @@ def machine():
     }
 
 
+def is_asked(case, conditional):
+    """Whether a run has a case: one of conditional writes has those, and the plain ones of the same durability."""
+    is_conditional = case.group.startswith("conditional-")
+    return is_conditional or case.group == "put-3-synced" if conditional else not is_conditional
+
+
+def cases_of(deployment, conditional):
+    asked = tuple(case for case in deployment.cases if is_asked(case, conditional))
+    return dataclasses.replace(deployment, cases=asked)
+
+
 def run(arguments):
-    chosen = [deployment for deployment in deployments() if arguments.only in deployment.name + deployment.store]
+    asked = [cases_of(deployment, arguments.conditional) for deployment in deployments()]
+    if arguments.conditional:
+        # Not the stores that have only the plain ones.
+        asked = [deployment for deployment in asked if len(deployment.cases) > 1]
+    chosen = [deployment for deployment in asked if deployment.cases and arguments.only in deployment.name + deployment.store]
     if not chosen:
         sys.exit(f"--only {arguments.only} matches none of: {' '.join(deployment.name for deployment in deployments())}")
     found, missing = programs(arguments.kvorum, {"wire", *(need for deployment in chosen for need in deployment.needs)})
@@ -193,6 +211,7 @@ def run(arguments):
         "command": shlex.join(["python3", "bench/others/peers.py", *sys.argv[1:]]),
         "began": began.strftime("%Y-%m-%d %H:%M UTC"),
         "commit": subprocess.run(["git", "rev-parse", "--short=8", "HEAD"], capture_output=True, text=True).stdout.strip() or "unknown",
+        "conditional": arguments.conditional,
         "seconds": arguments.seconds,
         "rounds": arguments.rounds,
         "machine": {**machine(), "stolen": stolen / max(total, 1)},
@@ -220,7 +239,8 @@ def main():
     parser.add_argument("--seconds", type=float, default=3, help="the measured time of each case in each round, after a warm-up of half a second")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="run only deployments whose names contain this text")
-    parser.add_argument("--page", type=pathlib.Path, default=PAGE, help="the page; its plots and samples go to a folder beside it")
+    parser.add_argument("--conditional", action="store_true", help="compare conditional writes")
+    parser.add_argument("--page", type=pathlib.Path, help="the page; its plots and samples go to a folder beside it")
     parser.add_argument("--from-samples", type=pathlib.Path, help="write the page again from the samples of an earlier run")
     arguments = parser.parse_args()
     if arguments.seconds <= 0 or arguments.rounds < 1:
@@ -228,9 +248,10 @@ def main():
     results = json.loads(arguments.from_samples.read_text()) if arguments.from_samples else run(arguments)
     if not results["samples"]:
         sys.exit("nothing was measured: " + "; ".join(f"{name}: {why}" for name, why in results["failed"].items()))
-    peers_page.write(arguments.page, results)
+    page = arguments.page or PAGES / ("conditional.md" if results.get("conditional") else "peers.md")
+    peers_page.write(page, results)
     print_figures(results["samples"])
-    print(f"wrote {arguments.page}")
+    print(f"wrote {page}")
 
 
 main()

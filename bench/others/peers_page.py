@@ -27,6 +27,15 @@ GROUPS = {
     "put-3-synced": ("Writes: three copies, two synced before the answer",
         "Kvorum answers when two of three nodes have synced the write. etcd and NATS do the same with Raft. Redis answers when the primary has synced the "
         "write and one replica has received it: `WAIT` does not guarantee that the replica has synced it (`WAITAOF` does, from Redis 7.2 on)."),
+    "conditional-create": ("Conditional writes: three copies, two synced, each key must be new",
+        "Kvorum writes with `If-None-Match: *`: a majority promises, then a majority stores the value, so it takes two rounds and two syncs. "
+        "etcd writes in a transaction that compares the key's revision, which is one entry of its log, as a write is."),
+    "conditional-count": (f"Counters: three copies, two synced, {KEYS:,} counters",
+        "An increment reads a counter, and writes the next number if the counter is still the one that was read; otherwise it begins again. With Kvorum that "
+        "is a `GET` and a `PUT` with `If-Match`, with etcd a linearizable read and a transaction that compares the revision. Clients hardly ever meet."),
+    "conditional-contended": (f"One counter: three copies, two synced, {CONNECTIONS} clients",
+        "The same, but all clients increment one counter, and begin again at once where another was faster. A request is an increment that took effect, "
+        "however many attempts it took; what was tried in vain is in its CPU time."),
     "put-3-second": ("Writes: three copies, two have it, synced about each second",
         "As above, but the syncs follow the responses."),
     "put-3-system": ("Writes: three copies, two have it, synced when the operating system decides",
@@ -38,10 +47,18 @@ GROUPS = {
     "get-3-any": ("Reads: three copies, one is asked", "All of these reads may miss the latest writes. The client of NATS uses direct gets."),
 }  # fmt: skip
 
+# The heading of the page, and what it asks; of that of conditional writes if it has nothing else.
+HEADINGS = {
+    False: ("Compared with other stores",
+        "How much does a request cost in Kvorum, over HTTP, and in stores with protocols of their own, if each gives the same guarantee?"),
+    True: ("Conditional writes beside etcd's transactions",
+        "What does a write cost that takes effect only if its key is as the client believes, in Kvorum and in etcd, and what if many clients want the same key?"),
+}  # fmt: skip
+
 PROMISES = """\
 | store | protocol | how it keeps three copies |
 |---|---|---|
-| Kvorum | HTTP/1.1 | any node takes a request and asks the key's replicas; the last write wins, there are no conditional writes |
+| Kvorum | HTTP/1.1 | any node takes a request and asks the key's replicas; the last write wins; conditional writes of one key |
 | Redis | its own, text | a primary copies to replicas after its responses; `WAIT` delays the response. A failover may lose acknowledged writes |
 | memcached | its own, text | none: one copy |
 | etcd | gRPC over HTTP/2 | Raft: all writes in one order, linearizable and conditional; each is kept as a revision for watches. It does more work for a write |
@@ -72,7 +89,7 @@ def write(page, results):
     rest = {name: value for name, value in results.items() if name != "samples"}
     (folder / "samples.json").write_text(json.dumps(rest, indent=1)[:-2] + ',\n "samples": [\n' + samples + "\n]}\n")
     rows = rows_of(results["samples"])
-    parts = [head(results), summary(rows), machine(results), method(results, rows)]
+    parts = [head(results, folder), summary(rows), machine(results), method(results, rows)]
     for group, (title, words) in GROUPS.items():
         if members := [row for row in rows if row["group"] == group]:
             (folder / f"{group}.svg").write_text(plot(title, members))
@@ -190,12 +207,13 @@ def summary(rows):
     )
 
 
-def head(results):
+def head(results, folder):
     versions = ", ".join(f"{store} {version}" for store, version in results["versions"].items())
+    title, question = HEADINGS[results.get("conditional", False)]
     return (
-        "# Compared with other stores\n\n"
-        "How much does a request cost in Kvorum, over HTTP, and in stores with protocols of their own, if each gives the same guarantee?\n\n"
-        f"`{results['command']}` wrote this page, its plots and its [samples](peers/samples.json), started {results['began']} at commit `{results['commit']}`. {versions}.\n"
+        f"# {title}\n\n{question}\n\n"
+        f"`{results['command']}` wrote this page, its plots and its [samples]({folder.name}/samples.json), started {results['began']} at commit "
+        f"`{results['commit']}`. {versions}.\n"
     )
 
 

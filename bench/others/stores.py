@@ -241,6 +241,11 @@ def http(query=""):
 
 REDIS, WAIT, MEMCACHED = (("wire", "-protocol", name) for name in ("redis", "redis-wait", "memcached"))
 ETCD, NATS_CLIENTS = ("etcd-clients",), ("nats-clients", "-replicas", "3")
+# So many keys that a random one is new. A second run would choose the same keys again, so such a
+# case is not profiled.
+CREATE = ("-create", "-keys", "1000000000000")
+COUNTERS, ETCD_COUNTERS = ("kvorum-clients", "-query", QUORUM), (*ETCD, "-count")
+ONE_KEY = ("-keys", "1")
 MEMORY = ("--appendonly", "no")
 EACH_SECOND = ("--appendonly", "yes", "--appendfsync", "everysec")
 ALWAYS = ("--appendonly", "yes", "--appendfsync", "always")
@@ -282,14 +287,20 @@ def deployments():
             case("put-1-system", "memory only", "put", MEMCACHED),
             case("get-1", "memory only", "get", MEMCACHED),
         ), fill=MEMCACHED),
-        Deployment("Kvorum", "kvorums-sync", ("kvorum",), start_kvorums("--durability", "sync"), (
+        Deployment("Kvorum", "kvorums-sync", ("kvorum", "kvorum-clients"), start_kvorums("--durability", "sync"), (
             case("put-3-synced", "2/3, `sync`", "put", http(QUORUM), profiled=True),
+            case("conditional-create", "2/3, `If-None-Match: *`", "put", (*http(QUORUM), *CREATE)),
+            case("conditional-count", "2/3, `If-Match`", "put", COUNTERS),
+            case("conditional-contended", "2/3, `If-Match`", "put", (*COUNTERS, *ONE_KEY)),
         )),
         Deployment("Redis", "redises-always", ("redis-server",), start_redis(2, *ALWAYS), (
             case("put-3-synced", "`WAIT 1`, `appendfsync always`", "put", WAIT, FIRST, profiled=True),
         )),
         Deployment("etcd", "etcds", (etcd, go_etcd), start_etcd(3), (
             case("put-3-synced", "three nodes", "put", ETCD, profiled=True),
+            case("conditional-create", "a transaction that needs a new key", "put", (*ETCD, *CREATE)),
+            case("conditional-count", "a transaction that compares the revision", "put", ETCD_COUNTERS),
+            case("conditional-contended", "a transaction that compares the revision", "put", (*ETCD_COUNTERS, *ONE_KEY)),
             case("get-3-fresh", "linearizable", "get", ETCD, profiled=True),
             case("get-3-any", "serializable", "get", (*ETCD, "-serializable")),
         ), fill=ETCD),
@@ -319,6 +330,7 @@ def deployments():
 DEBIAN = {"redis-server": "redis-server", "memcached": "memcached", "nginx": "nginx-light"}
 GO = {
     "wire": "./wire",
+    "kvorum-clients": "./kvorum-clients",
     "etcd-clients": "./etcd-clients",
     "nats-clients": "./nats-clients",
     "nats-server": "github.com/nats-io/nats-server/v2",

@@ -43,6 +43,17 @@ def correct_replicas(query):
             query["replicas"] = "2/3"
 
 
+def correct_condition(case):
+    """A condition needs a majority, and what keeps its value has no body."""
+    names = {name.lower() for name in case.headers or {}}
+    is_touch = case.query.get("touch") in (True, "true")
+    if is_touch:
+        case.body = b""
+    if is_touch or names & {"if-match", "if-none-match"}:
+        if "ack" in case.query:
+            case.query["from"] = case.query["ack"]
+
+
 def correct_range(query):
     """Either a prefix, or a start and perhaps an end; replicas only of the whole cluster."""
     if query.get("scope") != "cluster":
@@ -82,6 +93,8 @@ def before_call(context, case, kwargs):
         case.body = batch(case.body)
     if case.operation.path in ("/v0/entity", "/v0/batch"):
         correct_replicas(case.query)
+    if case.method.upper() in ("PUT", "DELETE") and case.operation.path == "/v0/entity":
+        correct_condition(case)
     if case.operation.path == "/v0/entities":
         correct_replicas(case.query)
         correct_range(case.query)

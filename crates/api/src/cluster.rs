@@ -7,6 +7,7 @@
 )]
 
 use crate::history::History;
+use crate::members::MemberList;
 use crate::status::Status;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,10 @@ pub struct Cluster {
     pub nodes: Vec<ClusterNode>,
     /// What an operator has to do, the worst first.
     pub advice: Vec<Advice>,
+    /// The list of members and how far a change of it is; left out for a node alone, and until the
+    /// nodes of a new cluster have all met.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub members: Option<MemberList>,
 }
 
 /// A node, as it says itself.

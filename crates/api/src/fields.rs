@@ -38,6 +38,12 @@ pub struct Fields<'a> {
     pub prefix: Option<Cow<'a, str>>,
     /// A common prefix of keys in base64.
     pub prefix_base64: Option<Cow<'a, str>>,
+    /// The version that a write replaces, a decimal number.
+    pub if_version: Option<Cow<'a, str>>,
+    /// Whether a write needs a key without a value.
+    pub if_absent: Option<bool>,
+    /// Whether a put keeps the value and changes its expiry.
+    pub touch: Option<bool>,
 }
 
 impl<'a> Fields<'a> {
@@ -153,6 +159,9 @@ impl<'de> Visitor<'de> for FieldsOf {
                 "ttl" => fields.ttl = map.next_value_seed(number)?,
                 "prefix" => fields.prefix = map.next_value_seed(text)?,
                 "prefix_base64" => fields.prefix_base64 = map.next_value_seed(text)?,
+                "if_version" => fields.if_version = map.next_value_seed(text)?,
+                "if_absent" => fields.if_absent = map.next_value_seed(BoolOf(known))?,
+                "touch" => fields.touch = map.next_value_seed(BoolOf(known))?,
                 _ => fields.expires = map.next_value_seed(text)?,
             }
         }
@@ -174,7 +183,7 @@ fn unknown(name: &str, names: &[&str]) -> String {
         "…"
     };
     format!(
-        "`{shown}` is no field of it: it may have {}",
+        "there is no field `{shown}`: a line may have {}",
         names.join(", ")
     )
 }
@@ -255,6 +264,37 @@ impl Visitor<'_> for NumberOf<'_> {
 
     fn visit_u64<E>(self, number: u64) -> Result<Self::Value, E> {
         Ok(Some(number))
+    }
+
+    fn visit_str<E: Error>(self, _: &str) -> Result<Self::Value, E> {
+        Err(E::invalid_type(Unexpected::Other("string"), &self))
+    }
+}
+
+/// Reads the field of this name, `true` or `false`, which may be `null`.
+struct BoolOf<'a>(&'a str);
+
+impl<'de> DeserializeSeed<'de> for BoolOf<'_> {
+    type Value = Option<bool>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl Visitor<'_> for BoolOf<'_> {
+    type Value = Option<bool>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "`{}` has to be true or false", self.0)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_bool<E>(self, is_true: bool) -> Result<Self::Value, E> {
+        Ok(Some(is_true))
     }
 
     fn visit_str<E: Error>(self, _: &str) -> Result<Self::Value, E> {

@@ -152,6 +152,11 @@ impl Entity {
 
     /// Appends the line of a batch that puts the entity, with its end.
     pub fn write_put(&self, out: &mut Vec<u8>) {
+        self.write_put_if(None, out);
+    }
+
+    /// The same, on the condition that the key still has this version.
+    pub fn write_put_if(&self, version: Option<&str>, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"op\":\"put\",");
         put_bytes(out, "key", &self.key);
         out.push(b',');
@@ -159,6 +164,9 @@ impl Entity {
         let value = self.value.as_deref().unwrap_or_default();
         put_bytes_within(out, "value", value, value.len() / 3 * 4 + 4);
         put_expires(out, self.expires.as_deref());
+        if let Some(version) = version {
+            put_text(out, ",\"if_version\":", version);
+        }
         out.extend_from_slice(b"}\n");
     }
 

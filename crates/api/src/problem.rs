@@ -7,6 +7,12 @@ use serde::{Deserialize, Serialize};
 /// (`Retry-After`).
 pub const RETRY_AFTER_SECONDS: u16 = 1;
 
+/// The outcome of a conditional write that has not happened and never will.
+pub const NOT_APPLIED: &str = "not-applied";
+
+/// The outcome of a conditional write that may have happened, or may happen later.
+pub const UNKNOWN: &str = "unknown";
+
 /// A problem. What is unknown or does not apply is empty.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(default)]
@@ -31,6 +37,9 @@ pub struct Problem {
     /// The number of the line in a batch, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u64>,
+    /// What is known of a conditional write: [`NOT_APPLIED`] or [`UNKNOWN`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
     /// The version that a write was given: a decimal number as a string, because many JSON
     /// readers round long numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,6 +70,12 @@ impl Problem {
             detail: detail.to_owned(),
             ..Self::default()
         }
+    }
+
+    /// Whether it says that a conditional write has not happened and never will.
+    #[must_use]
+    pub fn is_not_applied(&self) -> bool {
+        self.outcome.as_deref() == Some(NOT_APPLIED)
     }
 
     /// The problem in a body. If the body is not a problem document, all fields are empty.

@@ -56,7 +56,8 @@ problem_types! {
     PEER_CERTIFICATE = 403, "peer-certificate", "Peer Certificate Required";
     UPGRADE_REQUIRED = 426, "upgrade-required", "Upgrade Required";
     PARTIAL_PUT = 400, "partial-put", "Partial Put";
-    CONDITIONAL_WRITE = 501, "conditional-write", "Conditional Writes Not Implemented";
+    BAD_CONDITION = 400, "bad-condition", "Bad Condition";
+    CONDITIONAL_WRITE = 501, "conditional-write", "Conditional Writes Not Supported";
     SCAN_NEEDS_HTTP_1_1 = 505, "scan-needs-http-1.1", "Scans Need HTTP/1.1";
     VALUE_TOO_LONG = 413, "value-too-long", "Value Too Long";
     BATCH_TOO_LONG = 413, "batch-too-long", "Batch Too Long";
@@ -85,6 +86,11 @@ problem_types! {
     SCAN_TOO_LONG = 504, "scan-too-long", "Scan Too Long";
     SCAN_FAILED = 500, "scan-failed", "Scan Failed";
     COMPACTION_FAILED = 500, "compaction-failed", "Compaction Failed";
+    NO_SUCH_BACKUP = 404, "no-such-backup", "No Such Backup";
+    BACKUP_RUNNING = 409, "backup-running", "Backup Running";
+    BACKUP_FAILED = 500, "backup-failed", "Backup Failed";
+    CHANGE_REFUSED = 409, "change-refused", "Change Refused";
+    CHANGE_NOT_DECIDED = 504, "change-not-decided", "Change Not Decided";
     SET_ASIDE_FAILED = 500, "set-aside-failed", "Set Aside Failed";
     PROFILE_RUNNING = 409, "profile-running", "Profile Running";
     PROFILE_UNAVAILABLE = 501, "profile-unavailable", "Profile Unavailable";

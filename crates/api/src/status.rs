@@ -18,8 +18,11 @@ pub struct Status {
     pub url: String,
     pub version: String,
     pub uptime_seconds: u64,
-    #[schemars(extend("enum" = ["serving", "stopping"]))]
+    #[schemars(extend("enum" = ["serving", "stopping", "waiting to join"]))]
     pub state: String,
+    /// Why the node waits to join, and what to do; left out unless it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits_because: Option<String>,
     /// The replica state of this node's store.
     #[schemars(extend("enum" = ["starting", "voter", "forced_voter", "learner"]))]
     pub replica_state: String,
@@ -94,6 +97,7 @@ pub struct Member {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = [
         "other members", "other secret", "other protocol", "other name", "tls",
+        "other cluster",
     ]))]
     pub problem: Option<String>,
     /// Why they share no TLS connection, if the problem is `tls`; left out otherwise.
@@ -209,7 +213,9 @@ pub struct EndedRepairs {
     /// How often they begin; left out if they do not by themselves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval_seconds: Option<u64>,
-    pub clean: u64,
+    /// Those that found the node equal with every other node, or made it so.
+    pub succeeded: u64,
+    /// All others.
     pub incomplete: u64,
     /// Left out until one has ended.
     #[serde(skip_serializing_if = "Option::is_none")]

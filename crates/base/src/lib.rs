@@ -8,6 +8,7 @@
 //! - [`ByteReader`] decodes the integers of all formats, and [`crc32c`] is their checksum.
 //! - [`Clock`] and [`Random`] are seams: a real side each, and one for tests. [`BootId`]
 //!   tells one boot of the machine from another.
+//! - [`Hold`] holds something off for a moment, and says whether it lasted.
 //! - [`Backoff`] is how long to wait after failures.
 //! - [`WorkTimer`] says how long a thread worked, without its waits for a processor.
 //! - [`LogLimiter`] and [`LimitedLog`] bound what is written to the log.
@@ -39,7 +40,7 @@ pub use entry_ref::EntryRef;
 pub use log_limiter::{LimitedLog, LogBounds, LogLimiter, LogRate};
 pub use newer_version::NewerVersion;
 pub use quota::{
-    Admitted, BatchPermits, FairQuota, InLine, LONG_VALUE_BYTES, Permit, Permits, Promise,
+    Admitted, BatchPermits, FairQuota, Hold, InLine, LONG_VALUE_BYTES, Permit, Permits, Promise,
     QueuedPermit, Quota, Refused, Reservation, Turn,
 };
 pub use random::{OsRandom, Random, SeededRandom};

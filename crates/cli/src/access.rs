@@ -131,14 +131,23 @@ impl AccessOptions {
     /// node by `https://`.
     pub fn reach(&self, given: &[NodeUrl]) -> Result<(Vec<NodeUrl>, Access), Failure> {
         let named = variable(URL_VARIABLE);
-        let chosen = match &self.context {
-            Some(name) => Some(name.clone()),
-            None if !given.is_empty() => None,
-            None => variable(CONTEXT_VARIABLE).map(|name| name.to_string_lossy().into_owned()),
+        let variable_names = self.context.is_none() && given.is_empty();
+        let chosen = if variable_names {
+            variable(CONTEXT_VARIABLE).map(|name| name.to_string_lossy().into_owned())
+        } else {
+            self.context.clone()
         };
         let is_named = !given.is_empty() || named.is_some();
         let context = if chosen.is_some() || !is_named {
-            saved(&Contexts::read()?, chosen)?
+            let is_of_variable = variable_names && chosen.is_some();
+            let found = saved(&Contexts::read()?, chosen);
+            found.map_err(|failure| {
+                if is_of_variable {
+                    failure.with_origin(CONTEXT_VARIABLE)
+                } else {
+                    failure
+                }
+            })?
         } else {
             None
         };

@@ -24,7 +24,8 @@ pub const OF_MOST: [Meaning; 4] = [
 ];
 
 /// What all commands have in common.
-const SIGNALS: &str = "130 after Ctrl-C and 143 after SIGTERM, if that ended it early";
+const SIGNALS: &str =
+    "130 after Ctrl-C and 143 after SIGTERM, if that ended it early; 141 if its output was closed";
 
 /// The program with the exit codes in the help of it and of all of its commands. `codes_of` returns
 /// what the help of a command says of them; it is given the words of the command behind the name of

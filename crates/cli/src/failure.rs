@@ -7,6 +7,10 @@ use std::process::ExitCode;
 /// The exit code of a command that a node does not trust, or that does not trust a node.
 const DENIED_CODE: u8 = 5;
 
+/// The exit code of a command whose output nobody reads any more: that of a process that SIGPIPE
+/// ended.
+const UNREAD_CODE: u8 = 141;
+
 /// One line that says what is wrong and what to do, and the code to exit with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
@@ -72,6 +76,22 @@ impl Failure {
         }
     }
 
+    /// The condition of a write does not hold, so nothing was written: exit code 6.
+    pub fn not_matched(line: impl Into<String>) -> Self {
+        Self {
+            code: 6,
+            line: line.into(),
+        }
+    }
+
+    /// A conditional write may have taken effect, or not: exit code 7.
+    pub fn unknown(line: impl Into<String>) -> Self {
+        Self {
+            code: 7,
+            line: line.into(),
+        }
+    }
+
     /// A signal ended the command early. `code` is the exit code of a process
     /// that the signal ended.
     pub fn stopped(code: u8, signal: &str) -> Self {
@@ -81,16 +101,28 @@ impl Failure {
         }
     }
 
+    /// Nobody reads stdout any more. Whoever has closed it knows, so nothing is said.
+    pub fn unread() -> Self {
+        Self {
+            code: UNREAD_CODE,
+            line: "nobody reads stdout any more".to_owned(),
+        }
+    }
+
     /// A refusal of the option parser, which writes paragraphs. The message,
     /// the possible values and the tips are kept, the usage is dropped.
     pub fn from_clap(error: &clap::Error) -> Self {
         let text = error.to_string();
+        let is_put = text.contains("Usage: kvorum put ");
         let lines = text
             .lines()
             .map(str::trim)
             .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
-            // No command takes a value with a dash after `--`.
-            .filter(|line| !line.starts_with("tip: to pass '-"));
+            // Only the value of `put` may stand behind `--`; two dashes are a wrong option.
+            .filter(|line| {
+                let is_of_value = is_put && !line.starts_with("tip: to pass '--");
+                !line.starts_with("tip: to pass '-") || is_of_value
+            });
         let mut line = String::new();
         for part in lines.filter(|line| !line.is_empty()) {
             let part = part.strip_prefix("error: ").unwrap_or(part);
@@ -100,6 +132,14 @@ impl Failure {
             }
             line.push_str(part);
         }
+        // What `get` and `delete` take as a key is no prefix.
+        if text.contains("Usage: kvorum scan ")
+            && let Some((_, rest)) = line.split_once("unexpected argument '")
+            && let Some((prefix, _)) = rest.split_once("' found")
+            && !prefix.starts_with('-')
+        {
+            line = format!("{line}; tip: keys that begin with it: 'kvorum scan --prefix {prefix}'");
+        }
         let begins_with_dash = line
             .split_once("unexpected argument '-")
             .is_some_and(|(_, rest)| rest.starts_with(|first: char| first.is_ascii_digit()));
@@ -107,9 +147,16 @@ impl Failure {
             line.push_str("; no option takes a negative value");
         }
         if text.contains("unrecognized subcommand 'set'") {
-            line.push_str("; 'put' gives a key a value");
+            line = "unrecognized subcommand 'set'; 'kvorum put' gives a key a value".to_owned();
         }
-        let below_admin = ["status", "repair", "compact", "set-aside", "token"];
+        let below_admin = [
+            "status",
+            "members",
+            "repair",
+            "compact",
+            "set-aside",
+            "token",
+        ];
         if let Some(name) = below_admin
             .into_iter()
             .find(|name| line.starts_with(&format!("unrecognized subcommand '{name}'")))
@@ -169,9 +216,11 @@ impl Failure {
         &self.line
     }
 
-    /// Writes the line to stderr and returns the exit code.
+    /// Writes the line to stderr, unless nobody reads the output, and returns the exit code.
     pub fn report(&self) -> ExitCode {
-        text::report_line(&self.line);
+        if self.code != UNREAD_CODE {
+            text::report_line(&self.line);
+        }
         ExitCode::from(self.code)
     }
 }

@@ -38,6 +38,16 @@ where
     }
 }
 
+/// Returns a parser of numbers from `least` on.
+pub fn count_from(
+    least: u64,
+) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let number = text.parse().ok().filter(|number| *number >= least);
+        number.ok_or_else(|| format!("write a whole number, at least {least}"))
+    }
+}
+
 /// Returns a parser of sizes within bounds, in bytes.
 pub fn size(
     bounds: RangeInclusive<u64>,
@@ -93,6 +103,9 @@ fn if_within<T: fmt::Display>(is_within: bool, value: T, least: T, most: T) -> R
 
 /// Parses the URL of a node.
 pub fn url(text: &str) -> Result<NodeUrl, String> {
+    if text.contains(',') {
+        return Err("it names several nodes: name one".to_owned());
+    }
     let url = text
         .parse()
         .map_err(|error: NodeUrlError| error.to_string())?;

@@ -1,4 +1,8 @@
 //! Requests for one key: read, write, delete, and list its replicas.
+//!
+//! A write may have a [`Condition`]. Such a write is repeated only after an answer that says that
+//! nothing was done: otherwise the repeat could find its own first attempt, and take it for that
+//! of another client.
 
 use crate::client::{Client, Message, Repeat};
 use crate::connection::Answer;
@@ -7,6 +11,7 @@ use crate::query::{Replicas, Target};
 use bytes::Bytes;
 use hyper::Method;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// The longest value that is read, in bytes: the greatest that a node can be configured to
 /// take.
@@ -22,6 +27,9 @@ pub struct EntityHead {
     pub node: String,
     /// The version, a decimal number.
     pub version: String,
+    /// The entity tag, with its quotes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub etag: Option<String>,
     /// How many replicas had answered, of how many: `2/3`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acks: Option<String>,
@@ -41,9 +49,57 @@ impl EntityHead {
         Ok(Self {
             node: answer.node().to_owned(),
             version: version.ok_or_else(|| answer.other("its answer names no version"))?,
+            etag: text("etag"),
             acks: text("kvorum-acks"),
             expires: text("kvorum-expires"),
         })
+    }
+}
+
+/// What must hold of a key for a write to take effect.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Condition {
+    /// The key has a value with one of these entity tags, or any value: `*` (`If-Match`).
+    pub if_match: Option<String>,
+    /// The key has no value with any of these entity tags, or none at all: `*` (`If-None-Match`).
+    pub if_none_match: Option<String>,
+}
+
+impl Condition {
+    /// The value has this entity tag, which an [`EntityHead`] names.
+    #[must_use]
+    pub fn matches(etag: &str) -> Self {
+        Self {
+            if_match: Some(etag.to_owned()),
+            if_none_match: None,
+        }
+    }
+
+    /// The key has no value.
+    #[must_use]
+    pub fn absent() -> Self {
+        Self {
+            if_match: None,
+            if_none_match: Some("*".to_owned()),
+        }
+    }
+
+    /// Whether it holds for every key.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn headers(&self) -> Vec<(&'static str, Cow<'static, str>)> {
+        let fields = [
+            ("if-match", &self.if_match),
+            ("if-none-match", &self.if_none_match),
+        ];
+        let given = fields.into_iter().filter_map(|(name, tags)| {
+            let tags = tags.clone()?;
+            Some((name, Cow::Owned(tags)))
+        });
+        given.collect()
     }
 }
 
@@ -122,10 +178,49 @@ impl Client {
         ttl_seconds: Option<u64>,
         replicas: Replicas,
     ) -> Result<EntityHead, Error> {
+        let unconditional = Condition::default();
+        self.put_if(key, value, ttl_seconds, replicas, &unconditional)
+            .await
+    }
+
+    /// As [`Self::put`], if the condition holds.
+    ///
+    /// # Errors
+    /// [`Error`]. A condition that does not hold is a refusal with status 412, and nothing is
+    /// written. With [`Error::is_unknown`] the write may have happened, or happen later; it is
+    /// never repeated.
+    pub async fn put_if(
+        &self,
+        key: &[u8],
+        value: Bytes,
+        ttl_seconds: Option<u64>,
+        replicas: Replicas,
+        condition: &Condition,
+    ) -> Result<EntityHead, Error> {
         let target = entity(key, replicas).with_number("ttl", ttl_seconds);
         let mut message = Message::new(Method::PUT, target);
         message.body = value;
-        self.write(&message).await
+        self.write(message, condition).await
+    }
+
+    /// Keeps the value of a key, which expires after `ttl_seconds` from now on, or never, if the
+    /// condition holds. A key without a value is a condition that does not hold.
+    ///
+    /// # Errors
+    /// As for [`Self::put_if`].
+    pub async fn touch(
+        &self,
+        key: &[u8],
+        ttl_seconds: Option<u64>,
+        replicas: Replicas,
+        condition: &Condition,
+    ) -> Result<EntityHead, Error> {
+        let target = entity(key, replicas)
+            .with("touch", b"true")
+            .with_number("ttl", ttl_seconds);
+        let mut message = Message::new(Method::PUT, target);
+        message.headers = condition.headers();
+        self.write_with(&message, Repeat::IfNotDone).await
     }
 
     /// Deletes a key.
@@ -133,12 +228,40 @@ impl Client {
     /// # Errors
     /// As for [`Self::put`].
     pub async fn delete(&self, key: &[u8], replicas: Replicas) -> Result<EntityHead, Error> {
-        let message = Message::new(Method::DELETE, entity(key, replicas));
-        self.write(&message).await
+        let unconditional = Condition::default();
+        self.delete_if(key, replicas, &unconditional).await
     }
 
-    async fn write(&self, message: &Message) -> Result<EntityHead, Error> {
-        self.ask(self.repeat_of_writes(), async |node| {
+    /// As [`Self::delete`], if the condition holds.
+    ///
+    /// # Errors
+    /// As for [`Self::put_if`].
+    pub async fn delete_if(
+        &self,
+        key: &[u8],
+        replicas: Replicas,
+        condition: &Condition,
+    ) -> Result<EntityHead, Error> {
+        let message = Message::new(Method::DELETE, entity(key, replicas));
+        self.write(message, condition).await
+    }
+
+    async fn write(
+        &self,
+        mut message: Message,
+        condition: &Condition,
+    ) -> Result<EntityHead, Error> {
+        message.headers = condition.headers();
+        let repeat = if condition.is_empty() {
+            self.repeat_of_writes()
+        } else {
+            Repeat::IfNotDone
+        };
+        self.write_with(&message, repeat).await
+    }
+
+    async fn write_with(&self, message: &Message, repeat: Repeat) -> Result<EntityHead, Error> {
+        self.ask(repeat, async |node| {
             let mut answer = self.send(node, message).await?;
             answer.read_all(PAGE_BYTES_MAX).await?;
             EntityHead::of(&answer)

@@ -27,7 +27,7 @@ mod text;
 
 pub use client::{Client, Settings};
 pub use connection::Limits;
-pub use entity::{EntityHead, Found, KeyReplica, KeyReplicas};
+pub use entity::{Condition, EntityHead, Found, KeyReplica, KeyReplicas};
 pub use error::refusal::Refusal;
 pub use error::{Error, Remedy, reasons};
 pub use import::{
@@ -37,5 +37,5 @@ pub use import::{
 pub use node::{HostError, Node, Token, TokenError};
 pub use query::Replicas;
 pub use scan::{ScanReader, ScanRequest, Scope};
-pub use single::{SingleRequest, SingleResponse, fetch};
+pub use single::{KeptConnection, SingleRequest, SingleResponse, fetch, fetch_pieces};
 pub use text::{one_line, parse_base64, parse_percent, percent_form};

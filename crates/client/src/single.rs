@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::node::Node;
 use hyper::Request;
 use hyper::header::{AUTHORIZATION, HOST};
+use std::ops::ControlFlow;
 
 /// A request without a body.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +29,8 @@ pub struct SingleResponse {
     pub status: u16,
     /// The type of the body, with its parameters; empty if there is none.
     pub media_type: String,
+    /// When the node answered, by its clock; empty if it does not say so.
+    pub date: String,
     /// The body.
     pub body: Vec<u8>,
 }
@@ -37,32 +40,97 @@ pub struct SingleResponse {
 /// # Errors
 /// [`Error`], but no refusal.
 pub async fn fetch(node: &Node, asked: &SingleRequest<'_>) -> Result<SingleResponse, Error> {
-    let mut request = Request::builder()
-        .method(asked.method)
-        .uri(asked.target)
-        .header(HOST, node.authority());
-    if let Some(token) = node.token() {
-        request = request.header(AUTHORIZATION, token.field());
-    }
-    for (name, value) in asked.headers {
-        request = request.header(*name, *value);
-    }
-    let body = RequestBody::of_known_length(bytes::Bytes::new());
-    let request = request.body(body);
-    let request = request.map_err(|error| Error::other_server(node.url(), error.to_string()))?;
+    KeptConnection::new(node.clone()).fetch(asked).await
+}
+
+/// Sends a request and hands on the pieces of its answer, which may be of any length, until it
+/// ends or `take` breaks.
+///
+/// # Errors
+/// [`Error`], with [`Error::Refused`] for any other status than `200`.
+pub async fn fetch_pieces(
+    node: &Node,
+    asked: &SingleRequest<'_>,
+    mut take: impl FnMut(&[u8]) -> ControlFlow<()>,
+) -> Result<(), Error> {
     let connection = Connection::open(node, asked.limits).await?;
-    let mut answer = connection.send(request, asked.limits).await?;
-    Ok(SingleResponse {
-        status: answer.status(),
-        media_type: answer.header("content-type").unwrap_or_default().to_owned(),
-        body: answer.read_all(asked.bytes_max).await?,
-    })
+    let answer = connection.send(asked.on(node)?, asked.limits).await?;
+    let mut answer = answer.expect(200).await?;
+    while let Some(piece) = answer.next().await? {
+        if take(&piece).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Requests to one node, one after the other, over one connection as long as the node keeps it.
+pub struct KeptConnection {
+    node: Node,
+    connection: Option<Connection>,
+}
+
+impl KeptConnection {
+    /// Connects with the first request.
+    #[must_use]
+    pub const fn new(node: Node) -> Self {
+        Self {
+            node,
+            connection: None,
+        }
+    }
+
+    /// As [`fetch`]. After a failure the next request connects anew.
+    ///
+    /// # Errors
+    /// As [`fetch`]: also [`Error::Cut`] if the node closes the connection just now.
+    pub async fn fetch(&mut self, asked: &SingleRequest<'_>) -> Result<SingleResponse, Error> {
+        let request = asked.on(&self.node)?;
+        let mut kept = self.connection.take();
+        if let Some(connection) = &mut kept
+            && !connection.wait_until_ready(asked.limits).await
+        {
+            kept = None;
+        }
+        let connection = match kept {
+            Some(kept) => kept,
+            None => Connection::open(&self.node, asked.limits).await?,
+        };
+        let mut answer = connection.send(request, asked.limits).await?;
+        let response = SingleResponse {
+            status: answer.status(),
+            media_type: answer.header("content-type").unwrap_or_default().to_owned(),
+            date: answer.header("date").unwrap_or_default().to_owned(),
+            body: answer.read_all(asked.bytes_max).await?,
+        };
+        self.connection = Some(answer.finish());
+        Ok(response)
+    }
+}
+
+impl SingleRequest<'_> {
+    /// The request for a node.
+    fn on(&self, node: &Node) -> Result<Request<RequestBody>, Error> {
+        let mut request = Request::builder()
+            .method(self.method)
+            .uri(self.target)
+            .header(HOST, node.authority());
+        if let Some(token) = node.token() {
+            request = request.header(AUTHORIZATION, token.field());
+        }
+        for (name, value) in self.headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(RequestBody::of_known_length(bytes::Bytes::new()));
+        request.map_err(|error| Error::other_server(node.url(), error.to_string()))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::{SETTINGS, Script, TestNode};
+    use std::net::TcpListener;
     use std::time::Duration;
 
     async fn answer_of(script: Script, silence_max: Duration) -> Result<SingleResponse, Error> {
@@ -120,5 +188,64 @@ mod tests {
         }
         let answer = answer_of(Script::Hang, Duration::from_millis(1)).await;
         assert!(matches!(answer, Err(Error::Silent { .. })), "{answer:?}");
+    }
+
+    fn request() -> SingleRequest<'static> {
+        SingleRequest {
+            method: "GET",
+            target: "/v0/entities",
+            headers: &[],
+            limits: SETTINGS.limits,
+            bytes_max: 5,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_kept_until_the_node_closes_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let node = std::thread::spawn(move || {
+            for _ in 0..2 {
+                let (stream, _) = listener.accept().unwrap();
+                let mut connection = http_testing::Connection::over(stream).unwrap();
+                for field in ["", "Connection: close\r\n"] {
+                    connection.receive().unwrap();
+                    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n{field}\r\na");
+                    connection.send(answer.into_bytes()).unwrap();
+                }
+            }
+        });
+        let mut kept = KeptConnection::new(Node::new("127.0.0.1", port));
+        for _ in 0..4 {
+            assert_eq!(kept.fetch(&request()).await.unwrap().body, b"a");
+        }
+        node.join().unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_pieces_of_a_long_answer_come_until_its_end_or_a_break() {
+        let whole = Script::status(200, "", "longer than a whole answer may be");
+        let cut = Script::Cut(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nabc".to_vec());
+        let refusal = Script::status(500, "", "");
+        let node = TestNode::new(vec![whole.clone(), whole, cut, refusal]);
+        let mut read = Vec::new();
+        let all = |piece: &[u8]| {
+            read.extend_from_slice(piece);
+            ControlFlow::Continue(())
+        };
+        fetch_pieces(&node.node, &request(), all).await.unwrap();
+        assert_eq!(read, b"longer than a whole answer may be");
+        let mut pieces = 0;
+        let one = |_: &[u8]| {
+            pieces += 1;
+            ControlFlow::Break(())
+        };
+        fetch_pieces(&node.node, &request(), one).await.unwrap();
+        assert_eq!(pieces, 1);
+        let ignore = |_: &[u8]| ControlFlow::Continue(());
+        let cut = fetch_pieces(&node.node, &request(), ignore).await;
+        assert!(matches!(cut, Err(Error::Cut { .. })), "{cut:?}");
+        let refused = fetch_pieces(&node.node, &request(), ignore).await;
+        assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
     }
 }

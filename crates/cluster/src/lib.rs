@@ -9,6 +9,7 @@
 //! - [`Confirmation`] says whether a store is a voter, [`PossibleLoss`] which writes a lost one may
 //!   have taken with it.
 //! - [`repair`] says how repair sessions go and when tombstones may go, as two machines.
+//! - [`backup`] says which moment of the cluster a backup holds.
 //! - [`HintLimits`] says which hints to drop.
 //! - [`Members`] is the list of all nodes, a [`NodeId`] the number of one of them, a
 //!   [`NodeUrl`] the address of a node, and [`NodeTable`] a table by node ID. [`Layout`] is what is
@@ -16,6 +17,7 @@
 //! - [`layout`] changes the list of members while the cluster serves: which list may follow which,
 //!   how nodes agree on one, and what requests need meanwhile ([`Quorum`]).
 
+pub mod backup;
 mod clock;
 pub mod comparison;
 pub mod coordinator;
@@ -30,8 +32,10 @@ mod replicas;
 
 pub use clock::{ClockBound, HybridClock, MedianAhead, TimestampReservation};
 pub use coordinator::{
-    Decision, Read, ReadAction, ReadActions, ReadEvent, Round, TIMES_ANEW_MAX, Write, WriteAction,
-    WriteActions, WriteEvent,
+    Base, Condition, ConditionalAction, ConditionalActions, ConditionalEvent, ConditionalOutcome,
+    ConditionalWrite, Decision, Matches, Met, Newest, ROUNDS_MAX, Read, ReadAction, ReadActions,
+    ReadEvent, Rewrite, Round, Settle, SettleAction, SettleActions, SettleEvent, TIMES_ANEW_MAX,
+    Write, WriteAction, WriteActions, WriteEvent,
 };
 pub use hint_limits::{HintLimits, HintSegment};
 pub use layout::{Epoch, Layout, Quorum, WhichList};
@@ -44,4 +48,4 @@ pub use replica_state::{
     Confirmation, Judgement, LostStore, PEER_STARTS_MAX, PossibleLoss, Remembered, ReplicaState,
     STARTS_MAX, StoreClaim, is_bygone, judge,
 };
-pub use replicas::{Fate, Miss, ReplicaIndex, Replicas};
+pub use replicas::{Fate, Miss, ReplicaIndex, Replicas, ReplicasError};

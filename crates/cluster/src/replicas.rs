@@ -1,6 +1,7 @@
 //! How many replicas a request has, and the possible outcomes at one of them.
 
 use base::Timestamp;
+use std::str::FromStr;
 
 /// How many replicas a key has for a request, and how many of them must
 /// answer: `1 <= ack <= from`.
@@ -41,6 +42,23 @@ impl Replicas {
     #[must_use]
     pub const fn overlap(self) -> bool {
         2 * self.ack as u16 > self.from as u16
+    }
+}
+
+/// A text is no pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("write ack/from, such as 2/3: how many replicas have to answer, and of how many")]
+pub struct ReplicasError;
+
+impl FromStr for Replicas {
+    type Err = ReplicasError;
+
+    fn from_str(text: &str) -> Result<Self, ReplicasError> {
+        let pair = text.split_once('/').and_then(|(ack, from)| {
+            let [ack, from] = [ack, from].map(|number| number.parse().ok());
+            Self::new(ack?, from?)
+        });
+        pair.ok_or(ReplicasError)
     }
 }
 
@@ -158,5 +176,9 @@ mod tests {
         assert_eq!(Replicas::new(0, 1), None);
         assert_eq!(Replicas::new(2, 1), None);
         assert_eq!(Replicas::new(2, 3), Some(Replicas::quorum(3)));
+        assert_eq!("2/3".parse(), Ok(Replicas::quorum(3)));
+        for wrong in ["", "3", "3/2", "0/1", "2/3/4", "2/256", "-1/3", "2 / 3"] {
+            assert_eq!(wrong.parse::<Replicas>(), Err(ReplicasError), "{wrong}");
+        }
     }
 }

@@ -33,7 +33,7 @@ fn a_write_with_two_rounds_and_hints_allocates_nothing() {
         for replica in replicas.indexes().take(5) {
             actions.clear();
             write.step(
-                stored(Round::First, replica, NewerVersion::At(timestamp(9))),
+                stored(Round::FIRST, replica, NewerVersion::At(timestamp(9))),
                 &mut actions,
             );
         }
@@ -46,7 +46,7 @@ fn a_write_with_two_rounds_and_hints_allocates_nothing() {
         );
         for replica in replicas.indexes().take(5) {
             write.step(
-                stored(Round::Second, replica, NewerVersion::None),
+                stored(Round::SECOND, replica, NewerVersion::None),
                 &mut actions,
             );
         }

@@ -1,4 +1,4 @@
-//! What a [`Connection`](crate::Connection) reads.
+//! The replies that a [`Connection`](crate::Connection) of a test reads.
 
 /// Header fields or trailers; the names are in lower case.
 pub type Fields = Vec<(String, String)>;

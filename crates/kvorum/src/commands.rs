@@ -6,7 +6,7 @@ use crate::context::{self, ContextCommand};
 use crate::dev::DevOptions;
 use crate::entities::EntityCommand;
 use crate::profiling::ProfileOptions;
-use crate::serve::ServeCommand;
+use crate::serve::{RESTORE_HELP, RestoreOptions, ServeCommand};
 use clap::{Parser, Subcommand};
 
 /// A replicated key-value store over HTTP
@@ -35,8 +35,12 @@ pub(crate) enum Command {
     /// Run a local cluster to try things out; Ctrl-C stops it, and its data is kept
     #[command(allow_negative_numbers = true)]
     Dev(DevOptions),
-    /// Show the state of a running cluster, repair or compact it, make tokens
+    /// Show the state of a running cluster, change its members, back it up, repair or compact it, make
+    /// tokens
     Admin(AdminOptions),
+    /// Make the data folder of a node of a new cluster of a backup; the node must not run
+    #[command(after_help = RESTORE_HELP)]
+    Restore(RestoreOptions),
     /// Save clusters by name, and choose the one that commands use
     #[command(subcommand, after_help = context::HELP)]
     Context(ContextCommand),
@@ -69,10 +73,11 @@ mod tests {
             "token-file",
             "token-in-clear",
         ];
-        const WITHOUT_NODES: [&str; 8] = [
+        const WITHOUT_NODES: [&str; 9] = [
             "serve",
             "dev",
-            "token",
+            "cert",
+            "check",
             "context",
             "version",
             "completions",
@@ -81,7 +86,10 @@ mod tests {
         ];
         fn check(command: &clap::Command) {
             let name = command.get_name();
-            if WITHOUT_NODES.contains(&name) {
+            let is_offline = command
+                .get_arguments()
+                .any(|one| one.get_id() == "from_place");
+            if WITHOUT_NODES.contains(&name) || is_offline {
                 return;
             }
             if command.has_subcommands() {
@@ -101,6 +109,21 @@ mod tests {
             );
         }
         check(&Cli::command());
+    }
+
+    #[test]
+    fn the_help_of_a_command_names_its_own_default_of_the_timeout() {
+        let mut commands = Cli::command();
+        for (name, default) in [
+            ("get", "[default: 15s]"),
+            ("put", "[default: 15s]"),
+            ("scan", "[default: 60s; 1h while it counts]"),
+            ("export", "[default: 60s; 1h while it counts]"),
+        ] {
+            let command = commands.find_subcommand_mut(name).unwrap();
+            let help = command.render_long_help().to_string();
+            assert!(help.contains(&format!("silent {default}\n")), "{help}");
+        }
     }
 
     #[test]
@@ -128,6 +151,15 @@ mod tests {
         );
         for (words, line) in [
             (
+                ["scan", "session/"],
+                "unexpected argument 'session/' found; tip: keys that begin with it: 'kvorum scan \
+                 --prefix session/'",
+            ),
+            (
+                ["scan", "--limit=0"],
+                "invalid value '0' for '--limit <N>': write a whole number, at least 1",
+            ),
+            (
                 ["dev", "--gc-grace=5s"],
                 "unexpected argument '--gc-grace' found; 'kvorum dev --help' lists the options, and \
                  options of 'serve' follow behind '--'",
@@ -143,6 +175,24 @@ mod tests {
             (
                 ["serve", "--memori=1"],
                 "unexpected argument '--memori' found; tip: a similar argument exists: '--memory'",
+            ),
+        ] {
+            let error = Cli::try_parse_from(["kvorum"].iter().chain(&words)).unwrap_err();
+            assert_eq!(Failure::from_clap(&error).line(), line);
+        }
+        for (words, line) in [
+            (
+                ["put", "key", "-v"],
+                "unexpected argument '-v' found; tip: to pass '-v' as a value, use '-- -v'",
+            ),
+            (
+                ["put", "key", "--qqqq"],
+                "unexpected argument '--qqqq' found; 'kvorum put --help' lists the options",
+            ),
+            (
+                ["profile", "--url", "http://a:1,http://b:1"],
+                "invalid value 'http://a:1,http://b:1' for '--url <URL>': it names several nodes: \
+                 name one",
             ),
         ] {
             let error = Cli::try_parse_from(["kvorum"].iter().chain(&words)).unwrap_err();

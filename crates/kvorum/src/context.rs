@@ -1,7 +1,7 @@
 //! `kvorum context`: saves clusters by name, and chooses the one that commands use.
 
-use crate::admin::{print_json, print_lines};
 use crate::failure::Failure;
+use crate::stdout::{print_json, print_lines};
 use crate::text::report_line;
 use crate::values::url;
 use clap::{Args, Subcommand};

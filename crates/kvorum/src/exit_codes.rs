@@ -5,14 +5,14 @@ use clap::Command;
 use cli::exit_codes::{self, DENIED, Meaning, OF_MOST, SUCCESS, WRONG, section};
 
 /// The commands that read and write entities, which tell most failures apart.
-const ENTITY_COMMANDS: [&str; 7] = [
-    "get", "put", "delete", "replicas", "scan", "import", "export",
+const ENTITY_COMMANDS: [&str; 8] = [
+    "get", "put", "touch", "delete", "replicas", "scan", "import", "export",
 ];
 
 /// The codes of these.
-const OF_ENTITY_COMMANDS: [Meaning; 6] = [
+const OF_ENTITY_COMMANDS: [Meaning; 8] = [
     SUCCESS,
-    (1, "the key has no value"),
+    (1, "the key has no value (get, touch)"),
     WRONG,
     (
         3,
@@ -20,6 +20,14 @@ const OF_ENTITY_COMMANDS: [Meaning; 6] = [
     ),
     (4, "any other failure: the line on stderr says why"),
     DENIED,
+    (
+        6,
+        "the condition of a write does not hold: nothing was written",
+    ),
+    (
+        7,
+        "a write with a condition may have taken effect, or may still: read the key",
+    ),
 ];
 
 /// The codes of `serve`, by which a supervisor knows whether to start the node again.
@@ -89,7 +97,7 @@ mod tests {
         ];
         let heads = kinds.map(|(commands, _)| commands).join(" | ");
         let mut table = format!("| code | {heads} |\n|---|---|---|---|---|\n");
-        for code in 0..=6 {
+        for code in 0..=7 {
             let meanings = kinds.map(|(_, meanings)| {
                 let meaning = meanings.iter().find(|(of, _)| *of == code);
                 meaning.map_or("", |(_, meaning)| *meaning)
@@ -119,8 +127,8 @@ mod tests {
             }
             let tells_apart = ENTITY_COMMANDS.contains(&words) || words.is_empty();
             assert_eq!(help.contains("\n  3  "), tells_apart, "{words}: {help}");
-            let warns = words == "admin status";
-            assert_eq!(help.contains("\n  6  "), warns, "{words}: {help}");
+            let has_more = tells_apart || words == "admin status";
+            assert_eq!(help.contains("\n  6  "), has_more, "{words}: {help}");
             assert!(
                 !help.contains("Exit codes: "),
                 "a second list, {words}: {help}"

@@ -1,6 +1,6 @@
 //! `kvorum`: the command line.
 //!
-//! [`commands`] lists the commands. [`layers`] collects their options from the command line, the
+//! [`commands`] lists the commands. [`option_sources`] collects their options from the command line, the
 //! environment and a file. [`serve`] runs a node, [`dev`] a local cluster of child processes,
 //! [`entities`] reads and writes entities, [`profiling`] records a profile of a running node, and
 //! [`admin`] shows a running cluster and starts repairs and compactions. [`context`] saves how to
@@ -17,20 +17,22 @@ mod context;
 mod dev;
 mod entities;
 mod exit_codes;
-mod layers;
 mod logging;
 mod node_client;
+mod option_sources;
 mod profiling;
 mod resources;
 mod serve;
 mod stderr;
 
 use clap::CommandFactory;
-use cli::{access, failure, files, private_file, signals, text, threads, values};
+use cli::{access, failure, files, private_file, signals, stdout, text, threads, values};
 use commands::{Cli, Command};
-use layers::EarlyExit;
+use failure::Failure;
+use option_sources::EarlyExit;
 use serve::ServeCommand;
 use std::ffi::OsString;
+use std::io;
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -44,12 +46,13 @@ fn main() -> ExitCode {
     profile::look_up_hosts_without_modules();
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let environment = std::env::vars_os();
-    let parsed = layers::parse::<Cli>(&arguments, environment, &files::read);
+    let parsed = option_sources::parse::<Cli>(&arguments, environment, &files::read);
     let ended = parsed.and_then(|parsed| match &parsed.program.command {
         Command::Node(ServeCommand::Serve(options)) => Ok(serve::run(options, &parsed)?),
         Command::Entities(command) => Ok(entities::run(command)?),
         Command::Dev(options) => dev::run(options),
-        Command::Admin(options) => Ok(admin::run(options)?),
+        Command::Admin(options) => Ok(admin::run(options, &parsed)?),
+        Command::Restore(options) => Ok(serve::restore(options)?),
         Command::Context(command) => Ok(context::run(command)?),
         Command::Profile(options) => Ok(profiling::run(options)?),
         Command::About(command) => Ok(about::run(command, exit_codes::in_help(Cli::command()))?),
@@ -57,8 +60,10 @@ fn main() -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(EarlyExit::Show(page)) => {
-            // A closed output is no reason to fail.
-            let _ = page.print();
+            let is_unread = |error: io::Error| error.kind() == io::ErrorKind::BrokenPipe;
+            if page.print().is_err_and(is_unread) {
+                return Failure::unread().report();
+            }
             ExitCode::from(u8::try_from(page.exit_code()).unwrap_or(2))
         }
         Err(EarlyExit::Refuse(failure)) => failure.report(),

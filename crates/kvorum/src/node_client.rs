@@ -1,4 +1,4 @@
-//! A request of a command to one node: blocking, over a connection of its own.
+//! How commands ask one node: blocking, over a connection of their own.
 
 use crate::access::{self, Access};
 use crate::failure::Failure;
@@ -96,6 +96,7 @@ pub(crate) fn refusal(url: &NodeUrl, status: u16, body: &[u8]) -> Failure {
         status,
         problem: Problem::parse(body),
         version: None,
+        etag: None,
         retry_after: None,
     }));
     match error.remedy() {

@@ -3,6 +3,7 @@
 use crate::access::AccessOptions;
 use crate::failure::Failure;
 use crate::node_client::{self, NodeRequest};
+use crate::stdout::print_bytes;
 use crate::text::report_line;
 use crate::values::{count, url};
 use api::Problem;
@@ -11,7 +12,6 @@ use clap::{Args, ValueEnum};
 use cli::progress::{Progress, Stage};
 use cluster::NodeUrl;
 use std::convert::Infallible;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -78,11 +78,7 @@ pub(crate) fn run(options: &ProfileOptions) -> Result<(), Failure> {
     check_output(&output)?;
     let profile = fetch(options)?;
     if output == Path::new(STDOUT) {
-        let mut stdout = io::stdout().lock();
-        return stdout
-            .write_all(&profile)
-            .and_then(|()| stdout.flush())
-            .map_err(|error| Failure::failed(format!("cannot write to stdout: {error}")));
+        return print_bytes(&profile);
     }
     write(&output, &profile)?;
     report_line(&format!("the profile is in {}", output.display()));

@@ -60,6 +60,7 @@ pub fn newer_version_of(applied: &Applied) -> NewerVersion {
     match applied {
         Applied::Known(newer_version) => *newer_version,
         Applied::Pending(pending) => pending.finish(),
+        Applied::Promised { .. } | Applied::Released => NewerVersion::None,
     }
 }
 

@@ -89,6 +89,10 @@ impl Disk for HookedDisk {
         self.inner.available_bytes(folder)
     }
 
+    fn size_bytes(&self, folder: &Path) -> io::Result<u64> {
+        self.inner.size_bytes(folder)
+    }
+
     fn lock(&self, folder: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
         self.inner.lock(folder)
     }

@@ -2,7 +2,7 @@
 //! tests of a store and of its owners share.
 //!
 //! - [`MemoryDisk`] simulates power cuts, [`FaultyDisk`] fails chosen calls, [`HookedDisk`]
-//!   gives a test control of syncs.
+//!   gives a test control of syncs, [`MountedDisk`] has a part that several disks share.
 //! - [`StepExecutor`] runs jobs one at a time, as the test says.
 //! - [`environment`] is a store's environment made of these; [`BlockingWrite`] waits for the
 //!   outcome of a write.
@@ -17,6 +17,7 @@ mod engine;
 mod faulty;
 mod hooked;
 mod memory;
+mod mounted;
 mod operations;
 mod step_executor;
 pub mod waiting;
@@ -25,5 +26,6 @@ pub use engine::{BlockingWrite, Ends, PATIENCE, environment, newer_version_of};
 pub use faulty::{Call, Fault, FaultyDisk};
 pub use hooked::{HookedDisk, SyncHook};
 pub use memory::{MemoryDisk, Unsynced};
+pub use mounted::MountedDisk;
 pub use operations::fuzz_operations;
 pub use step_executor::StepExecutor;

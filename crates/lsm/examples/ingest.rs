@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     while number < records {
         let admission = Admission::Late {
             gc_threshold: Timestamp::ZERO,
-            generation: engine.generation(LateSource::Comparison),
+            generation: engine.generation(LateSource::RepairWrite),
         };
         let mut ingest = engine.begin_ingest(admission)?;
         let end = records.min(number + COMMIT_BYTES / VALUE_BYTES);

@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for layer in 0..LAYERS {
         let admission = Admission::Late {
             gc_threshold: Timestamp::ZERO,
-            generation: engine.generation(LateSource::Comparison),
+            generation: engine.generation(LateSource::RepairWrite),
         };
         let mut ingest = engine.begin_ingest(admission)?;
         for number in (layer..records).step_by(LAYERS) {

@@ -71,6 +71,18 @@ pub enum Error {
         /// The timestamp below which the store does not take such writes.
         below: Timestamp,
     },
+    /// The store has promised another ballot of the key. Try again above it, later.
+    #[error("the store has promised ballot {with} of the key")]
+    Promised {
+        /// The other ballot.
+        with: Timestamp,
+        /// Whether it has kept that promise for longer than it usually takes.
+        is_stale: bool,
+    },
+    /// The store does not keep the promise by which a version was to be accepted, and never will
+    /// again.
+    #[error("the store does not keep the promise of this version")]
+    NotPromised,
     /// The store is being closed.
     #[error("the store is closed")]
     Closed,

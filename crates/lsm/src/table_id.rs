@@ -4,6 +4,15 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct TableId(pub(crate) u64);
 
+/// A table of a snapshot of a store: an immutable file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SnapshotTable {
+    /// Its number, which the store never uses for another table.
+    pub number: u64,
+    /// The length of its file in bytes.
+    pub bytes: u64,
+}
+
 /// The name of a table's file in the store's folder.
 pub(crate) fn table_file_name(id: TableId) -> String {
     format!("table-{:016x}.sst", id.0)

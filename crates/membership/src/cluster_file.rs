@@ -9,7 +9,8 @@
 //! file       = magic [u8; 8] | version u32 | store id u64 | replica state u8 | file flags u8
 //!            | last loss u64 | taken over u64 | created u64 | boot id u128, if known
 //!            | own name | start count u16 | start u64*
-//!            | node count u8 | node*                     | crc32c u32 of the rest
+//!            | node count u8 | node*
+//!            | list flags u8 | list, if known | acceptor | crc32c u32 of the rest
 //! file flags = 1 outdated | 2 boot id known | 4 commits are synced | 8 closed
 //! node       = name | node flags u8
 //!            | store id u64, start u64, acknowledged u64, if remembered
@@ -17,8 +18,13 @@
 //!            | start count u16, start u64*, if starts known
 //! node flags = 1 remembered | 2 unaware | 4 full session | 8 single copies known
 //!            | 16 starts known
+//! list flags = 1 list known | 2 votes may be lost
 //! name       = bytes u16 | UTF-8
 //! ```
+//!
+//! The list of members and the acceptor are drawn in `cluster/src/layout/list.rs` and `paxos.rs`. Until
+//! the list has changed for the first time, the nodes are those that the node is started with.
+//! Version 5 has neither.
 //!
 //! `created` is when the store was created, in milliseconds since the Unix epoch, or 0 if unknown.
 //! Version 4 has neither that nor the starts of other nodes. Version 3 ends the first line with the
@@ -32,6 +38,8 @@
 //! that a newer file is not mistaken for a damaged one.
 
 use base::{BootId, ByteReader};
+use cluster::layout::MemberList;
+use cluster::layout::paxos::Acceptor;
 use cluster::{PEER_STARTS_MAX, Remembered, ReplicaState, STARTS_MAX};
 use lsm::checked_file::{self, FileKind};
 use lsm::disk::{read_small_file, replace_file};
@@ -39,6 +47,7 @@ use lsm::{Disk, Error};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::Path;
+use std::sync::Arc;
 
 const FILE: &str = "CLUSTER";
 const KIND: FileKind = FileKind {
@@ -47,9 +56,10 @@ const KIND: FileKind = FileKind {
     versions: CLUSTER_VERSIONS,
 };
 /// The versions of the format of `CLUSTER` that this release reads; it writes the last one.
-pub const CLUSTER_VERSIONS: RangeInclusive<u32> = VERSION_WITHOUT_COUNTS..=5;
+pub const CLUSTER_VERSIONS: RangeInclusive<u32> = VERSION_WITHOUT_COUNTS..=6;
 const VERSION_WITHOUT_COUNTS: u32 = 3;
 const VERSION_WITHOUT_STARTS: u32 = 4;
+const VERSION_WITHOUT_LISTS: u32 = 5;
 
 /// The longest file that is read, in bytes: several times the size for the most
 /// nodes with the longest names.
@@ -65,6 +75,9 @@ const FLAG_UNAWARE: u8 = 2;
 const FLAG_FULL_SESSION: u8 = 4;
 const FLAG_SINGLE_COPIES: u8 = 8;
 const FLAG_STARTS: u8 = 16;
+
+const FLAG_LIST: u8 = 1;
+const FLAG_VOTES_LOST: u8 = 2;
 
 /// What the file holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +104,47 @@ pub(crate) struct ClusterFile {
     pub(crate) starts: Vec<u64>,
     /// All nodes of the cluster by name.
     pub(crate) nodes: BTreeMap<String, StoredNode>,
+    /// The list of members, and the votes on the next one.
+    pub(crate) lists: StoredLists,
+}
+
+/// What the file holds of the list of members.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StoredLists {
+    /// The list; `None` until the nodes of a new cluster have met.
+    pub(crate) list: Option<Arc<MemberList>>,
+    /// What the node has promised and accepted for the next list.
+    pub(crate) acceptor: Acceptor,
+    /// Whether it may have promised and accepted more than that, and does not vote.
+    pub(crate) lacks_votes: bool,
+}
+
+impl StoredLists {
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        let flag = |is_set, flag| if is_set { flag } else { 0 };
+        let known = flag(self.list.is_some(), FLAG_LIST);
+        bytes.push(known | flag(self.lacks_votes, FLAG_VOTES_LOST));
+        if let Some(list) = &self.list {
+            list.encode(bytes);
+        }
+        self.acceptor.encode(bytes);
+    }
+
+    fn decode(reader: &mut ByteReader<'_>) -> Option<Self> {
+        let flags = reader.u8()?;
+        if flags & !(FLAG_LIST | FLAG_VOTES_LOST) != 0 {
+            return None;
+        }
+        let list = match flags & FLAG_LIST {
+            0 => None,
+            _ => Some(Arc::new(MemberList::decode(reader)?)),
+        };
+        Some(Self {
+            list,
+            acceptor: Acceptor::decode(reader)?,
+            lacks_votes: flags & FLAG_VOTES_LOST != 0,
+        })
+    }
 }
 
 /// A run of the node, from the opening of its store to the end of its process.
@@ -170,6 +224,7 @@ impl ClusterFile {
                 encode_starts(&node.starts, &mut bytes);
             }
         }
+        self.lists.encode(&mut bytes);
         checked_file::end(bytes)
     }
 
@@ -262,6 +317,11 @@ impl ClusterFile {
             };
             nodes.insert(name, node);
         }
+        let lists = if version > VERSION_WITHOUT_LISTS {
+            StoredLists::decode(reader)?
+        } else {
+            StoredLists::default()
+        };
         nodes.contains_key(&own_name).then_some(Self {
             own_name,
             store_id,
@@ -273,6 +333,7 @@ impl ClusterFile {
             run,
             starts,
             nodes,
+            lists,
         })
     }
 

@@ -22,6 +22,11 @@ impl FileVersions {
         self.current
     }
 
+    /// The version that has all changes so far.
+    pub(super) fn latest(&self) -> u64 {
+        self.current
+    }
+
     /// Whether a version is durable.
     pub(super) fn is_durable(&self, version: u64) -> bool {
         version <= self.durable

@@ -9,6 +9,8 @@
 //!   how many writes that store has acknowledged.
 //!
 //! The files of this folder:
+//! - `lists`: the interface to the list of members, votes on the next one, and reports of it;
+//!   `list_events`: how they change. Pure.
 //! - `layouts`: the layout in force: who the nodes are, and which of them keep a key.
 //! - `startup`: what a start reads from the file, and when it refuses the folder.
 //! - `state`: what this node knows, and how hellos of peers and repairs change it. Pure.
@@ -62,6 +64,8 @@
 mod cluster_file;
 mod file_versions;
 mod layouts;
+mod list_events;
+mod lists;
 mod startup;
 mod state;
 mod writer;
@@ -73,7 +77,7 @@ use base::{BootId, Random};
 use cluster::comparison::Incarnation;
 use cluster::repair::Token;
 use cluster::{
-    Confirmation, Judgement, Layout, NodeId, Remembered, ReplicaState, is_bygone, judge,
+    Confirmation, Judgement, Layout, NodeId, Remembered, ReplicaState, Replicas, is_bygone, judge,
 };
 pub use cluster_file::{CLUSTER_VERSIONS, fuzz_cluster};
 use cluster_file::{ClusterFile, Run};
@@ -91,6 +95,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 pub use layouts::{LayoutChanges, Layouts};
+pub use lists::{Exchanged, stored_list};
 pub use startup::MembershipError;
 pub use state::LossReport;
 
@@ -112,6 +117,16 @@ pub struct MembershipEnvironment {
     pub now_unix_ms: u64,
     /// What the store has acknowledged.
     pub acknowledged: StoreCount,
+    /// The pair of requests that do not say otherwise, for the first list of a new cluster.
+    pub default_pair: Replicas,
+    /// The number of the cluster that the store was restored for, or 0.
+    pub restored_for: u64,
+    /// Whether this node waits to join a cluster, unless the folder knows its list already.
+    pub waits: bool,
+    /// Whether this node is the only one of a cluster, which others may join.
+    pub is_cluster_of_one: bool,
+    /// The zone of the only node of a cluster. A node that joins says its zone when it waits.
+    pub zone: Option<String>,
     /// Set while a peer takes the store for an older state of a store, or a copy.
     pub is_outdated: Arc<AtomicBool>,
     /// Set while the store is a voter, and no other one is known to lack something.
@@ -147,6 +162,8 @@ struct MembershipInner {
     replica_state: AtomicU8,
     /// Notified when the peers have confirmed or rejected the store.
     settled: Notify,
+    /// Notified when another list of members is durable.
+    list_changed: Notify,
     /// Held while the file is written; true once it must not be written any more.
     is_file_closed: Mutex<bool>,
 }
@@ -199,14 +216,20 @@ impl Membership {
             store_id,
             created_unix_ms: opening.created_unix_ms,
             run,
+            default_pair: environment.default_pair,
+            zone: environment.zone.clone(),
+            restored_for: environment.restored_for,
         };
-        let state = MembershipState::new(&own, opening, loaded.as_ref());
+        let mut state = MembershipState::new(&own, opening, loaded.as_ref());
+        let is_cluster_of_one = environment.is_cluster_of_one;
+        state.renew_founding(&own, is_cluster_of_one, &*environment.random);
         let inner = MembershipInner {
             state: Mutex::new(state),
             environment,
             own,
             replica_state: AtomicU8::new(ReplicaState::Starting as u8),
             settled: Notify::new(),
+            list_changed: Notify::new(),
             is_file_closed: Mutex::new(false),
         };
         {
@@ -214,6 +237,7 @@ impl Membership {
             let mut state = lock(&inner.state);
             let file = state.next_file(&inner.own, false);
             file.store(&*inner.environment.disk, &inner.environment.folder)?;
+            state.became_durable(0, &file);
             inner.publish(&state);
         }
         Ok(Self {
@@ -383,9 +407,18 @@ impl Membership {
                     None
                 }
             };
-            inner.publish(&state);
             // Under the same lock, so that no later start comes in between.
             let watch = state.watch(peer, hello);
+            if watch.is_some() {
+                state.hear_list(
+                    &inner.own,
+                    peer,
+                    hello.list,
+                    true,
+                    &*inner.environment.random,
+                );
+            }
+            inner.publish(&state);
             (is_durable, watch, state.versions.schedule_write())
         };
         if let (Some(is_durable), Some(on_durable)) = (is_durable, on_durable) {
@@ -432,9 +465,22 @@ impl Membership {
 
     /// Takes what a peer reports on a connection with this start.
     pub fn heard_report(&self, peer: NodeId, start: &StartWatch, report: StoreReport) {
-        let schedule = lock(&self.inner.state).hear_report(peer, start, report);
+        let inner = &self.inner;
+        let (schedule_count, schedule) = {
+            let mut state = lock(&inner.state);
+            let random = &*inner.environment.random;
+            // That of a store that has replaced a lost one counts, too: its process is the only one.
+            if !start.is_superseded() {
+                state.hear_list(&inner.own, peer, report.list, false, random);
+            }
+            let schedule_count = state.hear_report(peer, start, report);
+            (schedule_count, state.versions.schedule_write())
+        };
+        if schedule_count {
+            inner.spawn_count_write();
+        }
         if schedule {
-            self.inner.spawn_count_write();
+            inner.spawn_write(Duration::ZERO);
         }
     }
 

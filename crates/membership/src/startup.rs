@@ -3,7 +3,7 @@
 use super::cluster_file::{ClusterFile, Run};
 use super::state::{Opening, draw_loss};
 use base::{BootId, Random};
-use cluster::{Confirmation, Members, NodeId, NodeUrl, ReplicaState, STARTS_MAX};
+use cluster::{Confirmation, Epoch, Members, NodeId, NodeUrl, ReplicaState, STARTS_MAX};
 use lsm::Error;
 
 /// Why a node does not start.
@@ -22,9 +22,9 @@ pub enum MembershipError {
     },
     /// The folder belongs to a cluster of other nodes.
     #[error(
-        "the data folder belongs to a cluster of {was}, and the list is now {is}: nodes cannot \
-         join or leave yet, so start this node with the list that it had (a node may change \
-         its URL, but not its name)"
+        "the data folder belongs to a cluster of {was}, and the list is now {is}: start this node \
+         with the list that it had. Nodes join by --join, and leave by 'kvorum admin members' (a \
+         node may change its URL, but not its name)"
     )]
     OtherNodes {
         /// The names in the folder.
@@ -82,6 +82,7 @@ pub(super) fn opening(
             None => Some(now_unix_ms),
         },
         acknowledged,
+        lacks_votes: is_learner || accept_data_loss && !members.is_single_node(),
     }
 }
 
@@ -172,13 +173,20 @@ fn starts_with_another(
     starts
 }
 
+/// Whether the list of members has changed since the cluster was formed: then the file says who the
+/// members are, and not how the node is started.
+fn has_changed(loaded: &ClusterFile) -> bool {
+    let list = loaded.lists.list.as_ref();
+    list.is_some_and(|list| list.epoch() > Epoch::default())
+}
+
 /// Checks that the folder belongs to this node in this cluster. A node that was
 /// the only one and still is may change its name, because no key is placed by it.
 pub(super) fn check_unchanged(
     loaded: &ClusterFile,
     members: &Members,
 ) -> Result<(), MembershipError> {
-    if members.is_single_node() && loaded.nodes.len() == 1 {
+    if members.is_single_node() && loaded.nodes.len() == 1 || has_changed(loaded) {
         return Ok(());
     }
     let names = members.sorted_names();

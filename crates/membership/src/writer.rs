@@ -59,7 +59,9 @@ impl MembershipInner {
             let mut state = lock(&self.state);
             let ended = state.versions.end_write(version, result.is_ok());
             if result.is_ok() {
-                state.became_durable(version, &file);
+                if state.became_durable(version, &file) {
+                    self.list_changed.notify_one();
+                }
                 self.publish(&state);
             }
             let schedule = is_retried && state.versions.schedule_retry();

@@ -5,16 +5,21 @@
 //! protocol, hints, replica state, store. The simulation provides clock, randomness, disk,
 //! executor and transport. Timers are tokio's, whose clock can be paused.
 
+use crate::admin_jobs::backups::EndedBackup;
 use crate::config::{NodeConfig, Resources};
-use crate::coordinator::{self, Change, Ended, Expires, Failure, Operations, Terms};
+use crate::coordinator::{
+    self, Change, ConditionalChange, ConditionalReply, Ended, Expires, Failure, Operations, Terms,
+};
 use crate::node::{Node, OpenError, Seams};
 use crate::scans::ClusterScanPlan;
 use crate::worker::Worker;
+use backup::BackupError;
 use base::{Entry, Timestamp};
 use bytes::Bytes;
 use cluster::comparison::RepairKind;
-use cluster::repair::SessionId;
-use cluster::{NodeId, Replicas};
+use cluster::layout::MemberList;
+use cluster::repair::{Facts, SessionId};
+use cluster::{Condition, Layout, NodeId, Replicas};
 use lsm::{Engine, Executor};
 use peer::{PeerRequest, Stream, Transport};
 use repair::store::GcStatus;
@@ -25,6 +30,7 @@ use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A write that was acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +66,19 @@ pub enum Refusal {
         /// The timestamp of a write.
         timestamp: Option<Timestamp>,
     },
+}
+
+/// How a conditional write has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConditionalAnswer {
+    /// It is written.
+    Applied(Written),
+    /// Another version is current, or none.
+    NotMatched(Option<Timestamp>),
+    /// Nothing was done and will be.
+    NotApplied(Refusal),
+    /// It may be written, now or later, with this timestamp.
+    Unknown(Option<Timestamp>),
 }
 
 /// An operation of a batch.
@@ -160,7 +179,7 @@ impl SimulatedNode {
     /// Serves a connection that another node has dialled, until it ends.
     pub async fn accept(&self, stream: Box<dyn Stream>) {
         self.next_worker()
-            .welcome(stream, Bytes::new(), || {})
+            .welcome(stream, Bytes::new(), false, || {})
             .await;
     }
 
@@ -186,6 +205,69 @@ impl SimulatedNode {
     /// See [`Refusal`].
     pub async fn delete(&self, key: &[u8], replicas: Replicas) -> Result<Written, Refusal> {
         self.write(key, Change::Delete, replicas).await
+    }
+
+    /// Writes a value, or deletes the key, if this version is current; [`None`] if no value is.
+    pub async fn write_if(
+        &self,
+        key: &[u8],
+        value: Option<Bytes>,
+        version: Option<Timestamp>,
+        replicas: Replicas,
+    ) -> ConditionalAnswer {
+        let change = ConditionalChange::Write(match value {
+            Some(value) => Change::Put {
+                value,
+                expires: Expires::Never,
+            },
+            None => Change::Delete,
+        });
+        let condition = version.map_or_else(Condition::absent, Condition::version);
+        self.conditional(key, change, condition, replicas).await
+    }
+
+    /// Has the value of a key expire after so many seconds.
+    pub async fn touch(&self, key: &[u8], seconds: u64, replicas: Replicas) -> ConditionalAnswer {
+        let change = ConditionalChange::Touch(Expires::AfterSeconds(seconds));
+        let condition = Condition::default();
+        self.conditional(key, change, condition, replicas).await
+    }
+
+    async fn conditional(
+        &self,
+        key: &[u8],
+        change: ConditionalChange,
+        condition: Condition,
+        replicas: Replicas,
+    ) -> ConditionalAnswer {
+        let worker = self.next_worker();
+        let deadline = worker.deadline_after(worker.clock().monotonic());
+        let terms = Terms::new(replicas, deadline);
+        let reply = worker
+            .coordinator()
+            .write_if(key, change, condition, None, terms);
+        match reply.await {
+            ConditionalReply::Applied(written) | ConditionalReply::Touched(written, _) => {
+                ConditionalAnswer::Applied(Written {
+                    timestamp: written.timestamp,
+                    acks: written.acks,
+                })
+            }
+            ConditionalReply::NotMatched { current } => ConditionalAnswer::NotMatched(current),
+            ConditionalReply::NotApplied(failure) => {
+                ConditionalAnswer::NotApplied(refusal_of(failure))
+            }
+            ConditionalReply::Unknown(receipt) => ConditionalAnswer::Unknown(receipt.timestamp),
+            ConditionalReply::NoOverlap | ConditionalReply::Unsupported { .. } => {
+                ConditionalAnswer::NotApplied(Refusal::Overloaded)
+            }
+        }
+    }
+
+    /// How many promises of conditional writes its store keeps.
+    #[must_use]
+    pub fn promises_kept(&self) -> usize {
+        self.node.engine.promises_kept()
     }
 
     /// Reads a key.
@@ -253,14 +335,21 @@ impl SimulatedNode {
                 match ended {
                     Ended::Write(written) => BatchAnswer::Written(written_of(written)),
                     Ended::Read(found) => BatchAnswer::Found(found_of(found)),
+                    // No operation has a condition.
+                    Ended::Conditional(_) => BatchAnswer::Written(Err(Refusal::Overloaded)),
                 },
             );
         }
     }
 
     /// Tells the live entities of the whole cluster from `start` on: those that were told, and
-    /// whether that is all.
-    pub async fn scan(&self, start: &[u8], replicas: Replicas) -> (Vec<Entry>, bool) {
+    /// whether that is all. Its client pauses between two batches.
+    pub async fn scan(
+        &self,
+        start: &[u8],
+        replicas: Replicas,
+        pause: Duration,
+    ) -> (Vec<Entry>, bool) {
         let worker = self.next_worker();
         let (clock, coordinator) = (worker.clock(), worker.coordinator());
         let deadline = worker.deadline_after(clock.monotonic());
@@ -283,7 +372,16 @@ impl SimulatedNode {
                 Some(next) => scan = next,
                 None => return (entries, true),
             }
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
         }
+    }
+
+    /// Its part in changes of the list of members.
+    #[must_use]
+    pub fn member_changes(&self) -> crate::MemberChanges {
+        self.node.member_changes().clone()
     }
 
     /// How many hints wait for others, and for this node's own store.
@@ -342,10 +440,41 @@ impl SimulatedNode {
         self.node.repair_status()
     }
 
+    /// Puts the layout of a list of members in force, as if all members had agreed on it.
+    pub fn put_in_force(&self, list: &MemberList) {
+        let own = self.node.layout().members().own();
+        if let Some(layout) = Layout::of(list, own) {
+            self.node.put_in_force(layout);
+        }
+    }
+
+    /// What full sessions of a change of the members have shown about its store.
+    #[must_use]
+    pub fn facts(&self) -> Option<Facts> {
+        self.node.repair.facts()
+    }
+
     /// Has it coordinate a session.
     pub fn order_repair(&self, kind: RepairKind) {
         // Nobody waits for the result.
         let _ordered = self.node.order_repair(kind);
+    }
+
+    /// Has it coordinate a backup to a target. Returns its number on this node.
+    ///
+    /// # Errors
+    /// As [`Worker::order_backup`].
+    pub fn order_backup(&self, target: &str, missing_max: usize) -> Result<u64, BackupError> {
+        let (number, _) = self
+            .next_worker()
+            .order_backup(target, missing_max, false)?;
+        Ok(number)
+    }
+
+    /// How a backup has ended that it was to coordinate; `None` before its end.
+    #[must_use]
+    pub fn backup_end(&self, number: u64) -> Option<EndedBackup> {
+        self.node.backup_end(number)
     }
 
     /// Sends a version to another node as a repair write of a session, as one that was long on its
@@ -413,8 +542,8 @@ impl SimulatedNode {
             operations.write(0, key, change, None, terms);
             match poll_fn(|cx| operations.poll_ended(cx)).await {
                 (_, Ended::Write(written)) => written,
-                // Only a read ends as one.
-                (_, Ended::Read(_)) => Err(Failure::Overloaded),
+                // Only others end like this.
+                (_, Ended::Read(_) | Ended::Conditional(_)) => Err(Failure::Overloaded),
             }
         } else {
             let written = coordinator.write(key, change, None, terms);

@@ -3,9 +3,12 @@
 
 use super::handshake::fuzz_hello;
 use crate::connection::assembly::Assembler;
+use crate::wire::backup_message::{BackupAnswer, BackupRequest};
 use crate::wire::frame::{Decoder, FrameError, HEADER_BYTES, PAYLOAD_BYTES_MAX};
+use crate::wire::list_message::{ListAnswer, ListRequest};
 use crate::wire::message::Message;
 use crate::wire::node_report::{NodeReport, ReportedStatus};
+use crate::wire::promise_message::{PromiseAnswer, PromiseRequest};
 use crate::wire::run::Run;
 use base::Quota;
 use bytes::Bytes;
@@ -60,13 +63,30 @@ fn take(decoder: &mut Decoder, values: &mut Assembler<()>) -> Result<bool, Frame
                 assert!(status.len() < bytes.len());
             }
         }
-        Message::Write { entry, .. } | Message::Repair { entry, .. } | Message::Found(entry) => {
+        Message::List { request, .. } => {
+            if let Ok(request) = ListRequest::decode(request) {
+                request.encode(&mut Vec::new());
+            }
+        }
+        Message::Listed(answer) => {
+            if let Ok(answer) = ListAnswer::decode(answer) {
+                answer.encode(&mut Vec::new());
+            }
+        }
+        Message::Write { entry, .. }
+        | Message::Repair { entry, .. }
+        | Message::Accept { entry, .. }
+        | Message::Found(entry) => {
             if let Some(whole) = entry.whole() {
                 assert_eq!(whole.key(), entry.key);
             } else {
                 values.begin(frame, &entry, ())?;
             }
         }
+        Message::Backup { request, .. } => drop(BackupRequest::decode(request)),
+        Message::BackupAnswer(answer) => drop(BackupAnswer::decode(answer)),
+        Message::Promise { request, .. } => drop(PromiseRequest::decode(request)),
+        Message::PromiseAnswer(answer) => drop(PromiseAnswer::decode(answer)),
         Message::Run(head) if head.bytes.len() < head.run_bytes => {
             values.begin_run(frame, &head, ())?;
         }
@@ -131,6 +151,16 @@ mod tests {
         message::put_same(&mut out, 13);
         message::put_examine(&mut out, 14, second);
         message::put_examined(&mut out, 14, &crate::tests::REPORT);
+        let request = BackupRequest::GiveUp { hold: 1 };
+        message::put_backup(&mut out, 15, second, &request);
+        message::put_backup_answer(&mut out, 15, &BackupAnswer::GivenUp);
+        let request = PromiseRequest::Release {
+            key: Bytes::from_static(b"key"),
+            ballot: at,
+        };
+        message::put_promise(&mut out, 16, second, &request);
+        message::put_promise_answer(&mut out, 16, PromiseAnswer::Released);
+        message::put_accept(&mut out, 17, second, at, &short);
         message::put_piece(&mut out, 2, &long.value_bytes()[..1 << 16]);
         message::put_stored(&mut out, 4, base::NewerVersion::At(at));
         message::put_stored(&mut out, 4, base::NewerVersion::None);
@@ -173,7 +203,7 @@ mod tests {
 
     #[test]
     fn valid_frames_are_decoded_and_need_no_repair() {
-        assert_eq!(take_all(&valid(), 1), (26, None));
+        assert_eq!(take_all(&valid(), 1), (31, None));
         let mut repaired = valid();
         repair(&mut repaired);
         assert!(repaired == valid());

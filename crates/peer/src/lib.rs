@@ -11,6 +11,7 @@
 //!   and `link/latency` how fast it answers.
 //! - [`serve`] (`server`) is the other end, where a [`RequestHandler`] handles
 //!   the requests and replies to them ([`Reply`]).
+//! - [`introduce`] (`introduction`) asks a node that is no member, or from one, about the list.
 //! - `connection` is the task that both ends run: it reads, acts and writes.
 //!   `connection/outgoing` holds what is to be sent, `connection/assembly` reassembles long values.
 //! - `wire` is the bytes: frames, messages, runs, pages and reports.
@@ -32,6 +33,7 @@
 mod connection;
 mod fuzz;
 mod handshake;
+mod introduction;
 mod link;
 mod link_problem;
 mod log_limiter;
@@ -55,23 +57,26 @@ use std::sync::Arc;
 
 pub use fuzz::fuzz_frames;
 pub use handshake::{HandshakePolicy, Hello, LiveLink, PeerStart, StartWatch};
+pub use introduction::{Introduced, introduce};
 pub use link::{AnswerHandler, Link, LinkState, LinkStatus};
 pub use link_problem::LinkProblem;
 pub use log_limiter::PeerLog;
 pub use protocol::Protocol;
 pub use protocol::{
-    CONTACT, EXAMINATION, FEATURES, GC_THRESHOLD, MANY, NegotiatedProtocol, PAGES,
-    REBUILDS_OUTDATED, REPLICA_STATE, REPORT, SAME, SESSIONS, TRACES,
+    BACKUPS, CONTACT, EXAMINATION, FEATURES, GC_THRESHOLD, LISTS, MANY, NegotiatedProtocol, PAGES,
+    PROMISES, REBUILDS_OUTDATED, REPLICA_STATE, REPORT, SAME, SESSIONS, TRACES,
 };
 pub use server::{Reply, RequestHandler, serve};
 pub use transport::{
-    Dialing, LinkFaults, PEER_PROTOCOL, SeeReached, Stream, TcpTransport, Transport,
+    Dialing, FOR_LISTS, LinkFaults, PEER_PROTOCOL, SeeReached, Stream, TcpTransport, Transport,
 };
 pub use wire::{
-    BOUND_KEY_BYTES_MAX, Contact, EncodedPage, HELD_MAX, KEY_HASHES_MAX, LatencyQuantiles,
-    NodeReport, OFFER_BYTES_MAX, OFFERS_MAX, Offer, PAGE_BYTES_MAX, PAGE_ITEM_BYTES,
-    REPORT_STATUS_BYTES_MAX, RUN_BYTES_MAX, RUN_ENTRY_BYTES_MAX, RepairAnswer, RepairRequest,
-    ReportedStatus, Run, RunWriter, SAME_BYTES_MIN, SYMBOLS_MAX, StoreReport, bound_steps_max,
+    BOUND_KEY_BYTES_MAX, BackupAnswer, BackupRequest, Contact, EncodedPage, HELD_MAX, JoinerDisk,
+    KEY_HASHES_MAX, KnownJoiner, LatencyQuantiles, ListAnswer, ListReport, ListRequest, NodeReport,
+    OFFER_BYTES_MAX, OFFERS_MAX, Offer, PAGE_BYTES_MAX, PAGE_ITEM_BYTES, Prepare, PromiseAnswer,
+    PromiseRequest, REPORT_STATUS_BYTES_MAX, RUN_BYTES_MAX, RUN_ENTRY_BYTES_MAX, RepairAnswer,
+    RepairRequest, ReportedStatus, Run, RunWriter, SAME_BYTES_MIN, SYMBOLS_MAX, StoreReport,
+    bound_steps_max,
 };
 
 /// The most calls in flight on one connection: as many as its runtime may have
@@ -115,6 +120,20 @@ pub enum PeerRequest {
     Page(PageRequest),
     /// How are you?
     Examine,
+    /// Do this for a backup.
+    Backup(BackupRequest),
+    /// Do this for the list of members.
+    List(ListRequest),
+    /// Do this for a conditional write.
+    Promise(PromiseRequest),
+    /// Store this version of a conditional write, if you keep the promise of its ballot. The answer
+    /// is that to a write, or [`PromiseAnswer::NotKept`].
+    Accept {
+        /// The ballot.
+        ballot: Timestamp,
+        /// The version.
+        entry: Entry,
+    },
 }
 
 impl PeerRequest {
@@ -126,20 +145,27 @@ impl PeerRequest {
             Self::RepairWrite { .. } | Self::Session(_) => SESSIONS,
             Self::Page(_) => PAGES,
             Self::Examine => EXAMINATION,
+            Self::Backup(_) => BACKUPS,
+            Self::List(_) => LISTS,
+            Self::Promise(_) | Self::Accept { .. } => PROMISES,
         }
     }
 
     /// Whether it has a value that travels in pieces.
     fn is_long(&self) -> bool {
         match self {
-            Self::Write(entry) | Self::RepairWrite { entry, .. } | Self::Repair { entry, .. } => {
-                wire::message::is_long(entry)
-            }
+            Self::Write(entry)
+            | Self::RepairWrite { entry, .. }
+            | Self::Repair { entry, .. }
+            | Self::Accept { entry, .. } => wire::message::is_long(entry),
             Self::Read(_)
             | Self::ReadUnlessSame { .. }
             | Self::Session(_)
             | Self::Page(_)
-            | Self::Examine => false,
+            | Self::Examine
+            | Self::Backup(_)
+            | Self::List(_)
+            | Self::Promise(_) => false,
         }
     }
 
@@ -177,6 +203,12 @@ pub enum PeerAnswer {
     Paged(EncodedPage),
     /// How the node is.
     Examined(Box<NodeReport>),
+    /// The answer to a request for a backup.
+    Backup(BackupAnswer),
+    /// The answer to a request about the list of members.
+    List(ListAnswer),
+    /// The answer to a request of a conditional write.
+    Promise(PromiseAnswer),
 }
 
 /// What peer connections take from the node.
@@ -194,6 +226,9 @@ pub struct PeerEnvironment {
     pub incoming: Arc<Quota>,
     /// How many runtimes this node has: each has a link to each peer.
     pub runtimes: usize,
+    /// Whether a connection is for lists of members only, because the peer has not shown that it is
+    /// at the host of a member.
+    pub only_lists: bool,
 }
 
 impl PeerEnvironment {
@@ -203,6 +238,8 @@ impl PeerEnvironment {
             policy: &*self.policy,
             clock: &*self.clock,
             random: &*self.random,
+            only_lists: self.only_lists,
+            introduces: false,
         }
     }
 }

@@ -14,18 +14,21 @@ pub enum LinkProblem {
     OtherProtocol,
     /// One of them has not the name that the other expects.
     OtherName,
+    /// They are of different clusters.
+    OtherCluster,
     /// They share no TLS connection that both trust, or one of them speaks plain HTTP.
     Tls(Arc<TlsFailure>),
 }
 
 impl LinkProblem {
     /// The words for all of them.
-    pub const WORDS: [&str; 5] = [
+    pub const WORDS: [&str; 6] = [
         "other members",
         "other secret",
         "other protocol",
         "other name",
         "tls",
+        "other cluster",
     ];
 
     /// Its place among [`LinkProblem::WORDS`].
@@ -36,6 +39,7 @@ impl LinkProblem {
             Self::OtherProtocol => 2,
             Self::OtherName => 3,
             Self::Tls(_) => 4,
+            Self::OtherCluster => 5,
         }
     }
 

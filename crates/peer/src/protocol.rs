@@ -53,8 +53,18 @@ pub const EXAMINATION: u64 = 16384;
 /// its links to the dialler are up: frames of the kind `contact`.
 pub const CONTACT: u64 = 32768;
 
+/// The dialled side takes part in backups: frames of the kinds `backup` and `backup answer`.
+pub const BACKUPS: u64 = 1_048_576;
+
+/// The list of members may change: hellos and reports say which list a node has, nodes hand each
+/// other later ones, and vote on the next one. Frames of the kinds `list` and `listed`.
+pub const LISTS: u64 = 262_144;
+/// The dialled side promises ballots of conditional writes, and the dialler knows of writes that were
+/// overtaken: frames of the kinds `promise`, `promise answer` and `accept`.
+pub const PROMISES: u64 = 4_194_304;
+
 /// The features of this build with the names that people read.
-pub const FEATURES: [(&str, u64); 11] = [
+pub const FEATURES: [(&str, u64); 14] = [
     ("replica-state", REPLICA_STATE),
     ("repair", SESSIONS),
     ("heartbeat-reports", REPORT),
@@ -66,6 +76,9 @@ pub const FEATURES: [(&str, u64); 11] = [
     ("same-version", SAME),
     ("node-reports", EXAMINATION),
     ("contact", CONTACT),
+    ("backups", BACKUPS),
+    ("member-lists", LISTS),
+    ("conditional-writes", PROMISES),
 ];
 
 /// What a build supports.

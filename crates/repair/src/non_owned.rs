@@ -7,8 +7,11 @@
 //! them there: each replica holds that version or a newer one, and so does every other node
 //! that holds one at all ([`cluster::repair`]).
 //!
-//! That holds for the list of nodes by which the session has placed the keys, and only a session in
-//! which this store took part shows it: see [`store`](crate::store).
+//! That holds for the lists of members by which the session has placed the keys, and only a session
+//! in which this store took part shows it: see [`store`](crate::store). A session during a change of
+//! the members places keys by the old and by the new list, so what it shows holds for the whole
+//! change, and for the list that the change ends with. What was shown before a change says nothing
+//! of replicas that the new list adds.
 //!
 //! The contract asks for no more copies than a version names. Still, as long as a store is
 //! known to lack something, a non-owned copy may be the last one of what it has lost, and stays.
@@ -72,7 +75,7 @@ impl NonOwnedRule {
 mod tests {
     use super::*;
     use cluster::repair::{ShownBelow, StoreRecord, StoreState};
-    use cluster::{Layout, NodeId};
+    use cluster::{Epoch, Layout, NodeId};
     use std::sync::atomic::Ordering::Relaxed;
 
     #[test]
@@ -83,15 +86,17 @@ mod tests {
         let last = |key: &[u8]| layout.preference_list(key, 3)[2];
         let key = (0..u8::MAX).map(|key| [key]).find(|key| last(key) == own);
         let key = key.unwrap();
-        let (below, members) = (Timestamp::from_u64(7), 0x1234);
+        let (below, epoch) = (Timestamp::from_u64(7), Epoch::new(4));
         let record = StoreRecord {
-            non_owned: ShownBelow { below, members },
+            non_owned: ShownBelow { below, epoch },
             ..StoreRecord::default()
         };
         let state = StoreState::opened(record);
-        let of_other_members = SharedBounds::of(state, members + 1);
-        assert_eq!(of_other_members.non_owned_below(), Timestamp::ZERO);
-        let shared = SharedBounds::of(state, members);
+        // A change that began since has given keys to other nodes.
+        let before_change = SharedBounds::of(state, Epoch::new(5));
+        assert_eq!(before_change.non_owned_below(), Timestamp::ZERO);
+        // What is shown in a change holds to its end, and until the next one.
+        let shared = SharedBounds::of(state, Epoch::new(3));
         let rule = NonOwnedRule {
             layouts: Layouts::new(layout),
             bounds: Arc::new(shared),

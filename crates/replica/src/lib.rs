@@ -28,7 +28,7 @@ mod wait_sites;
 
 pub use expiry::{ExpiryBound, OwnClock};
 pub use or_abort::{before_abort, or_abort};
-pub use peers::Peers;
+pub use peers::{AdoptedLinks, Peers};
 pub use pending::{Completion, CompletionQueue, KeyRead};
 pub use range_digest::RangeDigest;
 pub use read_pool::{PAGE_BYTES_MAX, PageRead, PoolFull, Read, ReadJob, ReadPool, ReadsRun};

@@ -1,7 +1,9 @@
 //! The nodes of the cluster, as one runtime sees and reaches them.
 
 use crate::timestamps::TimestampAllocator;
-use cluster::{Layout, Member, Members, NodeId, NodeTable, NodeUrl, PreferenceList};
+use cluster::{
+    Epoch, Layout, Member, Members, NodeId, NodeTable, NodeUrl, PreferenceList, Quorum, Replicas,
+};
 use peer::{Link, LinkStatus};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -16,6 +18,17 @@ pub struct Peers {
     timestamps: Arc<TimestampAllocator>,
     /// None for this node.
     links: RefCell<NodeTable<PeerLink>>,
+    /// The links to nodes that have left, until no request of an earlier list is left that may need
+    /// them.
+    ended: RefCell<Vec<(NodeId, Rc<Link>)>>,
+}
+
+/// What a runtime has to do with its links after it has adopted a layout.
+pub struct AdoptedLinks {
+    /// Those that it is to keep connected.
+    pub begun: Vec<Rc<Link>>,
+    /// How many are to be [closed](Peers::close_ended) once the timeout of requests has passed.
+    pub ended: usize,
 }
 
 /// The link to a peer.
@@ -37,16 +50,19 @@ impl Peers {
             layout: RefCell::new(Arc::clone(&layout)),
             timestamps,
             links: RefCell::default(),
+            ended: RefCell::default(),
         };
         peers.adopt(layout, link);
         Rc::new(peers)
     }
 
-    /// Adopts a layout: `link` makes the links to the nodes that have joined or moved, which are
-    /// returned, and the calls over the links to those that have left end.
-    pub fn adopt(&self, layout: Arc<Layout>, link: impl Fn(&Member) -> Rc<Link>) -> Vec<Rc<Link>> {
-        let mut begun = Vec::new();
-        let mut ended = Vec::new();
+    /// Adopts a layout: `link` makes the links to the nodes that have joined or moved. Those to nodes
+    /// that have left work on for the requests that are under way; those to dead members, and to where
+    /// a node was that has moved, are closed.
+    pub fn adopt(&self, layout: Arc<Layout>, link: impl Fn(&Member) -> Rc<Link>) -> AdoptedLinks {
+        let (mut begun, mut closed) = (Vec::new(), Vec::new());
+        let mut ended = self.ended.borrow_mut();
+        let ended_before = ended.len();
         {
             let mut links = self.links.borrow_mut();
             let is_to = |peer: &PeerLink, node: &Member| {
@@ -57,8 +73,11 @@ impl Peers {
                     .members()
                     .get(node)
                     .is_some_and(|node| is_to(peer, node));
-                if !stays {
-                    ended.push(Rc::clone(&peer.link));
+                if !stays && layout.placements().contains(node) {
+                    // It has moved, or is dead, and nobody asks it.
+                    closed.push(Rc::clone(&peer.link));
+                } else if !stays {
+                    ended.push((node, Rc::clone(&peer.link)));
                 }
                 stays
             });
@@ -74,10 +93,26 @@ impl Peers {
             }
         }
         *self.layout.borrow_mut() = layout;
-        for link in ended {
+        let ended_now = ended.len() - ended_before;
+        drop(ended);
+        for link in closed {
             link.close();
         }
-        begun
+        AdoptedLinks {
+            begun,
+            ended: ended_now,
+        }
+    }
+
+    /// Closes the first so many of the links that have ended: their calls end.
+    pub fn close_ended(&self, count: usize) {
+        let mut ended = self.ended.borrow_mut();
+        let count = count.min(ended.len());
+        let closed: Vec<_> = ended.drain(..count).collect();
+        drop(ended);
+        for (_, link) in closed {
+            link.close();
+        }
     }
 
     /// The layout that this runtime has adopted.
@@ -85,9 +120,20 @@ impl Peers {
         Arc::clone(&self.layout.borrow())
     }
 
-    /// How many nodes there are.
+    /// The number of its list of members.
+    pub fn epoch(&self) -> Epoch {
+        self.layout.borrow().epoch()
+    }
+
+    /// The most that `from` can be: how many nodes there are, in a change of the members those of the
+    /// smaller list.
     pub fn nodes(&self) -> u8 {
-        self.layout.borrow().members().count()
+        self.layout.borrow().from_max()
+    }
+
+    /// [`Layout::default_pair`] of the layout that this runtime has adopted.
+    pub fn default_pair(&self) -> Option<Replicas> {
+        self.layout.borrow().default_pair()
     }
 
     /// Whether there are no other nodes.
@@ -108,6 +154,18 @@ impl Peers {
     /// The first `from` nodes of a key's preference list.
     pub fn preference_list(&self, key: &[u8], from: u8) -> PreferenceList {
         self.layout.borrow().preference_list(key, from)
+    }
+
+    /// The nodes to ask for a request of a key, and how many of them must answer.
+    pub fn for_request(&self, key: &[u8], replicas: Replicas) -> (PreferenceList, Quorum) {
+        self.layout.borrow().placements().for_request(key, replicas)
+    }
+
+    /// Whether this node is the first of a key's preference list, in a change of the members in both
+    /// lists.
+    pub fn has_alone(&self, key: &[u8]) -> bool {
+        let layout = self.layout.borrow();
+        layout.placements().is_first(self.own, key)
     }
 
     /// Whether a node is one of the first `from` of a key's preference list.
@@ -146,7 +204,12 @@ impl Peers {
     /// that are up and were down at the last check.
     pub fn end_overdue(&self, now: Duration) -> Vec<NodeId> {
         // An answer may make calls.
-        for link in self.links() {
+        let ended: Vec<_> = self.ended.borrow().clone();
+        for link in self
+            .links()
+            .iter()
+            .chain(ended.iter().map(|(_, link)| link))
+        {
             link.expire(now);
         }
         self.report_clocks();
@@ -176,8 +239,13 @@ impl Peers {
         links.values().map(|peer| Rc::clone(&peer.link)).collect()
     }
 
-    /// The link to another node.
+    /// The link to another node; also to one that has left, for the requests that are under way.
     pub fn link(&self, node: NodeId) -> Option<Rc<Link>> {
-        Some(Rc::clone(&self.links.borrow().get(node)?.link))
+        if let Some(peer) = self.links.borrow().get(node) {
+            return Some(Rc::clone(&peer.link));
+        }
+        let ended = self.ended.borrow();
+        let link = ended.iter().rev().find(|(left, _)| *left == node);
+        link.map(|(_, link)| Rc::clone(link))
     }
 }

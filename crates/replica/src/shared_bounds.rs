@@ -3,6 +3,7 @@
 
 use base::Timestamp;
 use bytes::Bytes;
+use cluster::Epoch;
 use cluster::repair::{Admission, Arriving, StoreRecord, StoreState, Token, Way};
 use profile::lock;
 use std::sync::Mutex;
@@ -68,11 +69,12 @@ pub struct Admitted {
 }
 
 impl SharedBounds {
-    /// The bounds of a store with this state, whose node has heard of no greater GC threshold.
+    /// The bounds of a store with this state, whose node has heard of no greater GC threshold;
+    /// `change` as for [`Self::put_in_force`].
     #[must_use]
-    pub fn of(state: StoreState, members: u64) -> Self {
+    pub fn of(state: StoreState, change: Epoch) -> Self {
         let shared = Self::default();
-        shared.put_in_force(state, members);
+        shared.put_in_force(state, change);
         shared
     }
 
@@ -175,13 +177,14 @@ impl SharedBounds {
         lock(&self.in_force).scan.is_reading = true;
     }
 
-    /// Puts a state in force, in a cluster whose members have this hash.
-    pub fn put_in_force(&self, state: StoreState, members: u64) {
+    /// Puts a state in force. `change` is the epoch in which the present or the last change of the
+    /// members began: what was shown in an earlier epoch holds no more of non-owned copies.
+    pub fn put_in_force(&self, state: StoreState, change: Epoch) {
         let mut in_force = lock(&self.in_force);
         in_force.state = state;
         let record = state.record();
         let non_owned = record.non_owned;
-        let non_owned_below = if non_owned.members == members {
+        let non_owned_below = if non_owned.epoch >= change {
             non_owned.below
         } else {
             Timestamp::ZERO

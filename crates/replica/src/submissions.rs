@@ -12,7 +12,7 @@ use crate::pending::{Completion, CompletionQueue};
 use crate::read_pool::{PoolFull, Read, ReadJob, ReadPool};
 use crate::timestamps::AllocatedTimestamp;
 use crate::wait_sites;
-use base::Entry;
+use base::{Entry, NewerVersion};
 use lsm::{Admission, Applied, Engine, Outbox, Outcome};
 use profile::Stopwatch;
 use std::cell::RefCell;
@@ -44,11 +44,16 @@ impl Outbox for WriteOutcomes {
         let known = outcomes.into_iter().filter_map(|outcome| {
             let address = outcome.ticket;
             let result = match outcome.result {
+                Ok(Applied::Promised { replaced }) => {
+                    return Some((address, Completion::Promised { replaced }));
+                }
                 Ok(Applied::Known(newer_version)) => Ok(newer_version),
                 Ok(Applied::Pending(check)) => {
                     pending.push((address, check));
                     return None;
                 }
+                // Done as asked, and no version is newer than none.
+                Ok(Applied::Released) => Ok(NewerVersion::None),
                 Err(error) => Err(error),
             };
             Some((address, Completion::Written(result)))

@@ -35,9 +35,20 @@ pub use config::{
     TrustConfig, bounds,
 };
 pub use logs::line_writer::{FLUSH_MAX, LeftOut, LineWriter, Output};
-pub use node::{ConfigError, Format, NodeConfig, Seams, Secret, Secrets, before_abort, formats};
+pub use node::{ConfigError, Format, NodeConfig, Seams, Secret, Secrets, before_abort};
 pub use peer::{FEATURES, LinkFaults};
-pub use server::{Extras, Server};
+pub use server::{Checked, Extras, Outcome, Server, StartCheck};
 pub use start_error::StartError;
 pub use tls::TlsFiles;
 pub use trust::reloading::Reload;
+
+/// All formats of this release: those of a node, and what the server adds.
+#[must_use]
+pub fn formats() -> Vec<Format> {
+    let mut all = node::formats();
+    all.push(Format {
+        name: "TOKENS",
+        versions: trust::TOKENS_VERSIONS,
+    });
+    all
+}

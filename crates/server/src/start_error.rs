@@ -46,7 +46,13 @@ impl StartError {
         match self {
             Self::Config(_) | Self::Tls(_) | Self::OpenFiles(_) => true,
             Self::Node(
-                OpenError::Damaged { .. } | OpenError::Membership(_) | OpenError::NoStore(_),
+                OpenError::Damaged { .. }
+                | OpenError::Membership(_)
+                | OpenError::NoStore(_)
+                | OpenError::OtherFiles { .. }
+                | OpenError::NotEmpty(_)
+                | OpenError::MemberOfCluster(_)
+                | OpenError::Restored(_),
             ) => true,
             Self::Node(OpenError::Store(error)) => match error {
                 lsm::Error::Corrupt { .. } | lsm::Error::Invalid(_) => true,

@@ -1,4 +1,4 @@
-//! What fuzzers call: see `lsm::fuzzing`.
+//! What fuzzers call of a tokens file and of bearer tokens: see `lsm::fuzzing`.
 
 use crate::{Need, RequestedKeys, TOKEN_BYTES_MAX, TokenHash, bearer, read};
 

@@ -55,6 +55,12 @@ fn ends_before(end: Option<&[u8]>, other: Option<&[u8]>) -> bool {
 }
 
 impl KeySet {
+    /// The ranges of its keys: from the first up to, but without, the second; `None` is behind the last.
+    pub fn ranges(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+        let intervals = self.intervals.iter();
+        intervals.map(|interval| (&*interval.start, interval.end.as_deref()))
+    }
+
     /// All keys.
     #[must_use]
     pub fn all() -> Self {

@@ -21,14 +21,14 @@ pub mod fuzzing;
 mod key_set;
 mod new_token;
 mod rights;
-mod table;
+mod token_table;
 mod tokens_file;
 
 pub use bearer::{TOKEN_BYTES_MAX, bearer};
 pub use key_set::KeySet;
 pub use new_token::{NewToken, Stanza, TOKEN_PREFIX};
 pub use rights::{Need, RequestedKeys, Rights};
-pub use table::{Token, TokenHash, TokenTable};
+pub use token_table::{Token, TokenHash, TokenTable};
 pub use tokens_file::{
     FILE_BYTES_MAX, FileError, NAME_BYTES_MAX, PREFIXES_MAX, TOKENS_MAX, check_name, read,
 };

@@ -1,9 +1,10 @@
 //! Makes tokens.
 
-use crate::table::TokenHash;
+use crate::token_table::TokenHash;
 use base::Random;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD as BASE64, URL_SAFE_NO_PAD};
+use jiff::Timestamp;
 use std::fmt;
 
 /// How each token begins that the program makes, so that people, and scanners of code for
@@ -58,9 +59,18 @@ pub struct Stanza {
     pub admin: bool,
     /// Whether it may read the metrics.
     pub metrics: bool,
+    /// From when on it is not in force any more, in seconds since 1970.
+    pub expires_unix_s: Option<i64>,
 }
 
 impl Stanza {
+    /// From when on it is not in force any more, as RFC 3339 writes it.
+    #[must_use]
+    pub fn expires(&self) -> Option<String> {
+        let expires = self.expires_unix_s.map(Timestamp::from_second)?.ok()?;
+        Some(expires.to_string())
+    }
+
     fn keys(&self) -> String {
         if self.prefixes.is_empty() {
             return "true".to_owned();
@@ -104,6 +114,9 @@ impl fmt::Display for Stanza {
             if is_given {
                 writeln!(formatter, "{right} = {value}")?;
             }
+        }
+        if let Some(expires) = self.expires() {
+            writeln!(formatter, "expires = \"{expires}\"")?;
         }
         Ok(())
     }

@@ -8,6 +8,7 @@
 //! write = ["cart/", { base64 = "/wA=" }]      # keys with one of these prefixes
 //! metrics = true
 //! admin = false                               # as if it were left out
+//! expires = "2027-02-28T00:00:00Z"            # from then on it is as if it were not there
 //! ```
 //!
 //! A file with anything else in it is refused whole: a right that is misspelt must not be
@@ -17,9 +18,10 @@
 use crate::key_set::KeySet;
 use crate::new_token::TOKEN_PREFIX;
 use crate::rights::Rights;
-use crate::table::{Token, TokenHash, TokenTable};
+use crate::token_table::{Token, TokenHash, TokenTable};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use jiff::Timestamp;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -69,6 +71,7 @@ struct TokenFields {
     admin: bool,
     #[serde(default)]
     metrics: bool,
+    expires: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -167,7 +170,7 @@ pub fn check_name(name: &str) -> Result<(), FileError> {
 fn token_of(fields: TokenFields) -> Result<Token, FileError> {
     check_name(&fields.name)?;
     let of_token = |what: String| FileError::new(format!("token `{}`: {what}", fields.name));
-    let hash = hash_of(&fields.sha256).ok_or_else(|| {
+    let hash = TokenHash::parse(&fields.sha256).ok_or_else(|| {
         of_token(format!(
             "sha256 has {} characters: give the 64 hexadecimal digits of the token's SHA-256, \
              which kvorum admin token new prints",
@@ -183,22 +186,18 @@ fn token_of(fields: TokenFields) -> Result<Token, FileError> {
         admin: fields.admin,
         metrics: fields.metrics,
     };
-    Ok(Token::new(fields.name, hash, rights))
+    let expires = fields.expires.as_deref().map(unix_ms_of).transpose();
+    let expires_unix_ms = expires.map_err(of_token)?;
+    Ok(Token::new(fields.name, hash, rights).until(expires_unix_ms))
 }
 
-fn hash_of(text: &str) -> Option<TokenHash> {
-    let digits = text.as_bytes();
-    let mut hash = [0; 32];
-    if digits.len() != 2 * hash.len() {
-        return None;
-    }
-    for (byte, pair) in hash.iter_mut().zip(digits.chunks_exact(2)) {
-        for digit in pair {
-            let digit = char::from(*digit).to_digit(16)?;
-            *byte = *byte << 4 | u8::try_from(digit).ok()?;
-        }
-    }
-    Some(TokenHash(hash))
+/// A time, in milliseconds since 1970.
+fn unix_ms_of(text: &str) -> Result<u64, String> {
+    let time: Option<Timestamp> = text.parse().ok();
+    let unix_ms = time.and_then(|time| u64::try_from(time.as_millisecond()).ok());
+    unix_ms.ok_or_else(|| {
+        "expires is no time: write one of RFC 3339, such as \"2027-02-28T00:00:00Z\"".to_owned()
+    })
 }
 
 fn keys_of(keys: &Keys) -> Result<KeySet, String> {

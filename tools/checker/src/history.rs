@@ -24,13 +24,49 @@ pub enum Action {
         /// In how many seconds the value expires, if it does.
         ttl_seconds: Option<u64>,
     },
+    /// Put a value that no other operation puts, if the key holds what is expected.
+    PutIf(Expected),
     /// Delete.
     Delete,
+    /// Delete, if the key holds what is expected.
+    DeleteIf(Expected),
     /// Get.
     Get,
     /// What a scan of the cluster tells of the key. Each key of the scan is an operation
     /// of its own. The absence of a key says nothing about its version.
     Scan,
+}
+
+/// What a conditional write expects the key to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// No value.
+    Absent,
+    /// The value of this version.
+    Version(Timestamp),
+}
+
+impl Action {
+    /// Whether it puts a value.
+    #[must_use]
+    pub fn is_put(self) -> bool {
+        matches!(self, Self::Put { .. } | Self::PutIf(_))
+    }
+
+    /// Whether it deletes.
+    #[must_use]
+    pub fn is_delete(self) -> bool {
+        matches!(self, Self::Delete | Self::DeleteIf(_))
+    }
+
+    /// What it expects the key to hold, if it is a conditional write.
+    #[must_use]
+    pub fn expected(self) -> Option<Expected> {
+        match self {
+            Self::PutIf(expected) | Self::DeleteIf(expected) => Some(expected),
+            _ => None,
+        }
+    }
 }
 
 /// A request of a client to a node.
@@ -80,12 +116,15 @@ pub enum Outcome {
         /// How many replicas answered.
         acks: u8,
     },
+    /// The key does not hold what a conditional write expects, so nothing has changed.
+    NotMatched,
     /// Too few replicas answered in time.
     NotEnough {
         /// The last timestamp of a write.
         timestamp: Option<Timestamp>,
     },
-    /// The node did not accept the request, so nothing has changed.
+    /// The node did not accept the request, or a conditional write was not applied, so nothing
+    /// has changed.
     Refused,
     /// The node never answered, so a write may have happened or not.
     Lost,
@@ -150,6 +189,12 @@ impl Operation {
         other
             .completion
             .is_some_and(|completion| completion.moment < self.invoked)
+    }
+
+    /// Whether the answer says that this operation has changed nothing and never will.
+    #[must_use]
+    pub fn changed_nothing(&self) -> bool {
+        matches!(self.outcome(), Some(Outcome::Refused | Outcome::NotMatched))
     }
 
     /// The answer, if the client received one.
@@ -261,11 +306,22 @@ impl fmt::Display for Request {
             Action::Put {
                 ttl_seconds: Some(ttl),
             } => write!(formatter, "PUT key {key} for {ttl} s")?,
+            Action::PutIf(expected) => write!(formatter, "PUT key {key} if {expected}")?,
             Action::Delete => write!(formatter, "DELETE key {key}")?,
+            Action::DeleteIf(expected) => write!(formatter, "DELETE key {key} if {expected}")?,
             Action::Get => write!(formatter, "GET key {key}")?,
             Action::Scan => write!(formatter, "SCAN over key {key}")?,
         }
         write!(formatter, " {ack}/{from}")
+    }
+}
+
+impl fmt::Display for Expected {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absent => formatter.write_str("absent"),
+            Self::Version(version) => write!(formatter, "at {version}"),
+        }
     }
 }
 
@@ -299,6 +355,7 @@ impl fmt::Display for Outcome {
                 )
             }
             Self::NotEnough { timestamp: None } => write!(formatter, "not enough replicas"),
+            Self::NotMatched => write!(formatter, "not matched"),
             Self::Refused => write!(formatter, "refused"),
             Self::Lost => write!(formatter, "lost"),
         }

@@ -22,8 +22,8 @@ mod promise;
 mod versions;
 
 pub use history::{
-    Action, ClockSpan, Completion, Content, History, Moment, Operation, OperationId, Outcome,
-    Request,
+    Action, ClockSpan, Completion, Content, Expected, History, Moment, Operation, OperationId,
+    Outcome, Request,
 };
 pub use linearizability::{Linearizability, check_linearizability};
 pub use promise::{Promise, Violation};

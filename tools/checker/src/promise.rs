@@ -19,6 +19,9 @@ pub enum Promise {
     /// A read by majority never returns an older version than an earlier read
     /// by majority of the same number of replicas.
     ReadsNeverGoBack,
+    /// A conditional write takes effect on the version that it names, or where there is no value,
+    /// and no acknowledged write lies between.
+    ConditionIsKept,
     /// An answer counts at least `ack` and at most `from` replicas.
     AcksAreCounted,
     /// A value expires when it should, by the clock of the node that answers.
@@ -39,6 +42,7 @@ impl fmt::Display for Promise {
             Self::AcknowledgedIsVisible => "a read missed a write that was acknowledged",
             Self::LaterWriteWins => "a write lost against one acknowledged before it began",
             Self::ReadsNeverGoBack => "a read returned an older version than a read before it",
+            Self::ConditionIsKept => "a conditional write replaced something else than it names",
             Self::AcksAreCounted => "an answer counts too few or too many replicas",
             Self::ExpiryIsKept => "a value expired too early or too late",
             Self::Linearizable => "no order of these operations explains what they returned",

@@ -18,6 +18,7 @@
 //! The contract has rules for equal timestamps, which depend on the contents.
 //! The checker takes two versions with equal timestamps for equally new.
 
+mod conditions;
 #[cfg(test)]
 mod scan_tests;
 #[cfg(test)]
@@ -56,6 +57,7 @@ fn check_with(history: &History, extra_acks: u16) -> Vec<Violation> {
         let operations: Vec<_> = history.of_key(key).collect();
         for (index, &(id, operation)) in operations.iter().enumerate() {
             check_alone(history, &operations, id, operation, &mut violations);
+            conditions::check(&operations, id, operation, extra_acks, &mut violations);
             // Operations are in the order of their invocations, so only those
             // in front of this one can have ended before it began.
             let collected = collected_by(operation, &operations);
@@ -112,11 +114,10 @@ fn check_alone(
         Content::Garbage => broken(Promise::OnlyWhatWasWritten, Vec::new()),
         Content::Value(put) => {
             let source = history.get(put).filter(|source| {
-                matches!(source.request.action, Action::Put { .. })
-                    && source.request.key == operation.request.key
+                source.request.action.is_put() && source.request.key == operation.request.key
             });
             match source {
-                Some(source) if source.outcome() == Some(Outcome::Refused) => {
+                Some(source) if source.changed_nothing() => {
                     broken(Promise::RefusedChangesNothing, vec![put]);
                 }
                 Some(source) if can_be_at(source, operation, version) => {
@@ -135,12 +136,12 @@ fn check_alone(
             let possible = |wanted: fn(&Operation) -> bool| {
                 let mut all = operations.iter();
                 all.any(|(_, source)| {
-                    source.outcome() != Some(Outcome::Refused)
+                    !source.changed_nothing()
                         && can_be_at(source, operation, version)
                         && wanted(source)
                 })
             };
-            let is_delete = |source: &Operation| source.request.action == Action::Delete;
+            let is_delete = |source: &Operation| source.request.action.is_delete();
             let expires = |source: &Operation| ExpiryWindow::of(source).is_some();
             let has_expired = operations.iter().any(|(_, source)| {
                 can_be_at(source, operation, version)
@@ -268,9 +269,10 @@ fn is_replaced_by_fewer_copies(
                 version < later.gc_threshold
                     && write.clock.earliest_unix_ms <= later.gc_threshold.unix_ms()
             }
-            Some(Outcome::Refused | Outcome::Found { .. }) => false,
+            Some(Outcome::Refused | Outcome::NotMatched | Outcome::Found { .. }) => false,
         };
-        let is_write = matches!(write.request.action, Action::Put { .. } | Action::Delete);
+        let action = write.request.action;
+        let is_write = action.is_put() || action.is_delete();
         is_write && is_newer && has_begun_by(write, later) && passes_over_replicas(write, later)
     };
     operations.iter().any(|(_, write)| replaces(write))
@@ -292,7 +294,7 @@ fn collected_by(read: &Operation, operations: &[(OperationId, &Operation)]) -> O
         let has_begun = has_begun_by(write, read);
         let has_expired =
             || ExpiryWindow::of(write).is_some_and(|window| window.has_begun_for(read));
-        let is_dead = write.request.action == Action::Delete || has_expired();
+        let is_dead = write.request.action.is_delete() || has_expired();
         let may_be_below = write.clock.earliest_unix_ms <= gc_threshold.unix_ms();
         if !has_begun || !is_dead || !may_be_below {
             return None;
@@ -302,7 +304,7 @@ fn collected_by(read: &Operation, operations: &[(OperationId, &Operation)]) -> O
             Some(Outcome::NotEnough {
                 timestamp: Some(timestamp),
             }) => Some(timestamp.min(gc_threshold)),
-            Some(Outcome::Refused | Outcome::Found { .. }) => None,
+            Some(Outcome::Refused | Outcome::NotMatched | Outcome::Found { .. }) => None,
             Some(Outcome::NotEnough { timestamp: None } | Outcome::Lost) | None => {
                 Some(gc_threshold)
             }
@@ -322,7 +324,7 @@ fn overlap(one: &Operation, other: &Operation, extra_acks: u16) -> bool {
 /// Whether two writes with the same timestamp are the same version. Then neither
 /// wins over the other.
 fn are_one_tombstone(one: &Operation, other: &Operation) -> bool {
-    let is_delete = |operation: &Operation| operation.request.action == Action::Delete;
+    let is_delete = |operation: &Operation| operation.request.action.is_delete();
     is_delete(one) && is_delete(other) && one.request.from == other.request.from
 }
 

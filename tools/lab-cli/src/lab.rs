@@ -5,6 +5,7 @@ use crate::until_stopped::until_stopped;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use cli::failure::Failure;
+use cli::stdout::Output;
 use cli::text;
 use cli::values::{TimeSpan, span};
 use lab::{EXPERIMENTS, Effort, Experiment, Settings};
@@ -101,8 +102,7 @@ fn names(further: &[&'static str]) -> PossibleValuesParser {
 /// An experiment that failed. The other experiments still run.
 pub(crate) fn run(options: &LabOptions) -> Result<(), Failure> {
     if options.experiment == LIST {
-        list();
-        return Ok(());
+        return list();
     }
     if options.duration.is_some() && options.experiment != TIMED {
         return Err(Failure::usage(format!(
@@ -166,12 +166,11 @@ fn folder_for_pages(is_glance: bool) -> Result<PathBuf, Failure> {
 }
 
 /// Prints each experiment and its question.
-fn list() {
-    let mut stdout = io::stdout().lock();
-    for experiment in EXPERIMENTS {
-        // A closed stdout is no reason to fail.
-        let _ = writeln!(stdout, "{:12} {}", experiment.name, experiment.question());
-    }
+fn list() -> Result<(), Failure> {
+    let line =
+        |experiment: &Experiment| format!("{:12} {}\n", experiment.name, experiment.question());
+    let lines: String = EXPERIMENTS.iter().map(line).collect();
+    Output::new(Failure::failed).print(lines.as_bytes())
 }
 
 /// The settings of all experiments of the command.

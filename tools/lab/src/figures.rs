@@ -193,7 +193,10 @@ pub(crate) fn achieved_text(requested: Option<&str>, run: &Run) -> String {
 /// The HTTP method of an operation.
 pub(crate) fn method(operation: Operation) -> &'static str {
     match operation {
-        Operation::Put | Operation::Insert | Operation::ReadModifyWrite => "PUT",
+        Operation::Put
+        | Operation::Insert
+        | Operation::ReadModifyWrite
+        | Operation::CompareAndSet => "PUT",
         Operation::Get | Operation::GetMissing | Operation::Scan => "GET",
         Operation::Delete => "DELETE",
     }

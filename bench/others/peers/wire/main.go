@@ -46,8 +46,13 @@ type generator struct {
 func main() {
 	name := flag.String("protocol", "http", "redis, redis-wait, memcached or http")
 	query := flag.String("query", "", "what follows the key in the HTTP target, such as &ack=2&from=3")
+	create := flag.Bool("create", false, "HTTP: put only keys without a value")
 	options := figures.ParseOptions()
-	known := protocols(*query)
+	putFields := ""
+	if *create {
+		putFields = "If-None-Match: *\r\n"
+	}
+	known := protocols(*query, putFields)
 	chosen, ok := known[*name]
 	if !ok {
 		figures.Fail("-protocol is %q: give one of %s", *name, strings.Join(slices.Sorted(maps.Keys(known)), ", "))

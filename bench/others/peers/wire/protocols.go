@@ -24,8 +24,8 @@ var (
 )
 
 // protocols returns the protocols by the names that -protocol takes; only HTTP
-// uses `query`.
-func protocols(query string) map[string]protocol {
+// uses `query` and the header fields of its puts.
+func protocols(query, putFields string) map[string]protocol {
 	redis := protocol{put: redisSet, putAnswer: redisStored, get: redisGet, getAnswer: redisValue}
 	wait := redis
 	wait.put, wait.putAnswer = redisSetWait, redisWaited
@@ -33,7 +33,7 @@ func protocols(query string) map[string]protocol {
 		"redis":      redis,
 		"redis-wait": wait,
 		"memcached":  {put: memcachedSet, putAnswer: memcachedStored, get: memcachedGet, getAnswer: memcachedValue},
-		"http":       http(query),
+		"http":       http(query, putFields),
 	}
 }
 
@@ -121,7 +121,7 @@ func memcachedValue(received []byte) (int, bool) {
 	return whole(received, head+figures.ValueBytes+len("\r\nEND\r\n"))
 }
 
-func http(query string) protocol {
+func http(query, putFields string) protocol {
 	target := func(request []byte, method string, key []byte) []byte {
 		request = append(append(request, method...), " /v0/entity?id="...)
 		request = append(append(request, key...), query...)
@@ -129,7 +129,7 @@ func http(query string) protocol {
 	}
 	return protocol{
 		put: func(request, key, value []byte) []byte {
-			request = append(target(request, "PUT", key), "Content-Length: "+valueLength+"\r\n\r\n"...)
+			request = append(target(request, "PUT", key), putFields+"Content-Length: "+valueLength+"\r\n\r\n"...)
 			return append(request, value...)
 		},
 		get: func(request, key, _ []byte) []byte {

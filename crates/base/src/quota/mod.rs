@@ -13,11 +13,13 @@
 
 mod bytes;
 mod fair;
+mod hold;
 mod line;
 mod permits;
 
 pub use bytes::{LONG_VALUE_BYTES, Quota, Reservation};
 pub use fair::FairQuota;
+pub use hold::Hold;
 pub use line::{InLine, Promise, Turn};
 pub use permits::{Admitted, BatchPermits, Permit, Permits, QueuedPermit};
 

@@ -7,10 +7,11 @@
 //! |---|---|---|
 //! | no connection, no trust, or `503`: nothing was done | next node | next node |
 //! | silence, a cut connection, `500`, `504`: the outcome is unknown | next node | only if the caller asks for it |
+//! | `504` that says `not-applied`: nothing was done | | next node |
 //! | every other answer | final | final |
 //!
 //! Retrying a write whose outcome is unknown makes a new write, newer than everything acknowledged
-//! meanwhile, so only the caller can decide it.
+//! meanwhile, so only the caller can decide it. A conditional write is never repeated then.
 
 use crate::connection::{Answer, Connection, Limits, RequestBody};
 use crate::error::{Error, Outcome};
@@ -18,6 +19,7 @@ use crate::node::Node;
 use crate::query::Target;
 use hyper::header::{AUTHORIZATION, HOST};
 use hyper::{Method, Request};
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -197,7 +199,7 @@ pub(crate) fn pause(round: u32, errors: &[Error]) -> Duration {
 pub(crate) struct Message {
     pub(crate) method: Method,
     pub(crate) target: Target,
-    pub(crate) headers: Vec<(&'static str, &'static str)>,
+    pub(crate) headers: Vec<(&'static str, Cow<'static, str>)>,
     pub(crate) body: bytes::Bytes,
     /// Whether the body is sent in chunks, so that the node answers while it reads.
     pub(crate) is_chunked: bool,
@@ -237,7 +239,7 @@ impl Message {
             request = request.header(AUTHORIZATION, token.field());
         }
         for (name, value) in &self.headers {
-            request = request.header(*name, *value);
+            request = request.header(*name, &**value);
         }
         let body = if self.is_chunked {
             RequestBody::chunked(self.body.clone())

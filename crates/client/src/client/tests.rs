@@ -1,6 +1,6 @@
 use super::*;
 use crate::testing::{SETTINGS, Script, TestNode, client_of, closed_node};
-use crate::{Remedy, Replicas};
+use crate::{Condition, Remedy, Replicas};
 
 const NONE: Replicas = Replicas {
     ack: None,
@@ -138,6 +138,85 @@ async fn another_node_is_asked_only_where_that_repeats_nothing() {
     }
 }
 
+/// A conditional write is repeated only where nothing was done, also if the caller wants writes
+/// repeated: its repeat would find the first attempt.
+#[tokio::test]
+async fn a_conditional_write_is_never_repeated_after_an_unknown_outcome() {
+    let not_enough = |outcome: &str| {
+        let kind = "urn:kvorum:problem:not-enough-replicas";
+        let body = format!(r#"{{"type":"{kind}","detail":"why","outcome":"{outcome}"}}"#);
+        Script::status(504, "", &body)
+    };
+    let changed = Script::status(
+        412,
+        "ETag: \"b\"\r\nKvorum-Version: 9\r\n",
+        r#"{"type":"urn:kvorum:problem:other-version","detail":"why"}"#,
+    );
+    for (script, goes_on, is_unknown) in [
+        (not_enough("not-applied"), true, false),
+        (not_enough("unknown"), false, true),
+        (Script::status(503, "", "{}"), true, false),
+        (Script::status(500, "", "{}"), false, true),
+        (Script::Cut(Vec::new()), false, true),
+        (changed, false, false),
+    ] {
+        let condition = Condition::matches("\"a\"");
+        for name in ["put", "delete", "touch"] {
+            let first = TestNode::new(vec![script.clone()]);
+            let status = if name == "delete" { 202 } else { 201 };
+            let second = TestNode::new(vec![Script::status(status, "Kvorum-Version: 9\r\n", "")]);
+            let settings = Settings {
+                repeats_writes: true,
+                ..SETTINGS
+            };
+            let client = client_of(vec![first.node.clone(), second.node.clone()], settings);
+            let done = match name {
+                "put" => {
+                    let put = client.put_if(b"k", "v".into(), Some(5), NONE, &condition);
+                    put.await
+                }
+                "delete" => client.delete_if(b"k", NONE, &condition).await,
+                _ => client.touch(b"k", Some(5), NONE, &condition).await,
+            };
+            assert_eq!(done.is_ok(), goes_on, "{script:?}");
+            assert_eq!(second.lines().len(), usize::from(goes_on), "{script:?}");
+            let failed = done.err();
+            assert_eq!(failed.as_ref().is_some_and(Error::is_unknown), is_unknown);
+            let refusal = failed.as_ref().and_then(Error::refusal);
+            if let Some(changed) = refusal.filter(|refusal| refusal.status == 412) {
+                assert_eq!(changed.etag.as_deref(), Some("\"b\""));
+            }
+            let asked = first.requests().next().unwrap();
+            assert_eq!(asked.header("if-match"), Some("\"a\""));
+            assert_eq!(asked.header("if-none-match"), None);
+            let target = match name {
+                "put" => "/v0/entity?id=k&ttl=5",
+                "delete" => "/v0/entity?id=k",
+                _ => "/v0/entity?id=k&touch=true&ttl=5",
+            };
+            assert_eq!(asked.target, target);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_condition_is_sent_as_it_is_and_tags_are_handed_on() {
+    let fields = "ETag: \"c\"\r\nKvorum-Version: 9\r\n";
+    let node = TestNode::new(vec![Script::status(201, fields, "")]);
+    let client = client_of(vec![node.node.clone()], SETTINGS);
+    for (condition, fields) in [
+        (Condition::default(), [None, None]),
+        (Condition::absent(), [None, Some("*")]),
+        (Condition::matches("*"), [Some("*"), None]),
+    ] {
+        let put = client.put_if(b"k", "v".into(), None, NONE, &condition);
+        assert_eq!(put.await.unwrap().etag.as_deref(), Some("\"c\""));
+        let asked = node.requests().next().unwrap();
+        let sent = ["if-match", "if-none-match"].map(|name| asked.header(name));
+        assert_eq!(sent, fields);
+    }
+}
+
 #[tokio::test]
 async fn only_what_the_api_names_is_a_success() {
     let version = "Kvorum-Version: 9\r\n";
@@ -210,6 +289,7 @@ fn pauses_grow_and_heed_the_node_within_a_bound() {
             status: 503,
             problem: api::Problem::default(),
             version: None,
+            etag: None,
             retry_after: Some(Duration::from_secs(seconds)),
         }))
     };

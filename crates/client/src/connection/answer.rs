@@ -166,6 +166,7 @@ impl Answer {
             status: self.status,
             problem: Problem::parse(&body),
             version: self.header("kvorum-version").map(str::to_owned),
+            etag: self.header("etag").map(str::to_owned),
             retry_after: retry_after.map(Duration::from_secs),
         }))
     }

@@ -171,6 +171,7 @@ impl Error {
             Self::Refused(refusal) => match refusal.status {
                 // A node decides this before it starts.
                 503 => Outcome::NotDone,
+                504 if refusal.problem.is_not_applied() => Outcome::NotDone,
                 500 | 502 | 504 => Outcome::Unknown,
                 _ => Outcome::Final,
             },

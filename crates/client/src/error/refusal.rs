@@ -18,6 +18,8 @@ pub struct Refusal {
     pub problem: Problem,
     /// The version in the head: on `404` that of the version that deleted the key.
     pub version: Option<String>,
+    /// The entity tag in the head: on `412` that of the value that the key has.
+    pub etag: Option<String>,
     /// After how long the node asks to try again.
     pub retry_after: Option<Duration>,
 }
@@ -57,6 +59,7 @@ mod tests {
             status,
             problem: Problem::parse(body),
             version: None,
+            etag: None,
             retry_after: None,
         }
     }

@@ -28,9 +28,10 @@ pub(crate) struct OperationAnswer {
 }
 
 impl OperationAnswer {
-    /// Whether the write is stored: `201` for a put, `202` for a delete.
+    /// Whether nothing is left to do: the write is stored, which is `201` for a put and `202` for a
+    /// delete, or its condition does not hold.
     pub(crate) fn is_success(&self) -> bool {
-        matches!(self.status, 201 | 202)
+        matches!(self.status, 201 | 202 | 412)
     }
 
     /// Whether the operation may succeed when it is repeated. What another answer says
@@ -81,7 +82,7 @@ impl BatchSender {
     ) -> Result<Answer, Error> {
         let target = Target::new("/v0/batch").with_replicas(replicas);
         let mut message = Message::new(Method::POST, target);
-        message.headers = vec![(CONTENT_TYPE.as_str(), LINES_TYPE)];
+        message.headers = vec![(CONTENT_TYPE.as_str(), LINES_TYPE.into())];
         message.is_chunked = body.len() > BODY_BYTES_MAX;
         message.body = body;
         let mut kept = self.kept.take().filter(|(at, _)| *at == index);

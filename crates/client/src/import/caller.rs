@@ -13,6 +13,9 @@ pub enum ImportOperation {
     /// It gets the value of the line.
     #[default]
     Put,
+    /// It gets the value of the line if it still has the version of the line: what has changed since
+    /// stays as it is.
+    PutIfUnchanged,
     /// It is deleted; a value is ignored.
     Delete,
 }

@@ -1,9 +1,10 @@
 //! The input of an import: its lines, as sections of operations.
 //!
-//! Input in gzip is decompressed. A position counts decompressed bytes, so an import can continue
-//! from the same lines in either form.
+//! Input in gzip or zstd is decompressed. A position counts decompressed bytes, so an import can
+//! continue from the same lines in any form.
 
 use super::caller::{ImportOperation, ImportSettings, LineFailure, Position};
+use super::zstd::ZstdReader;
 use api::Entity;
 use crc_fast::{CrcAlgorithm, Digest};
 use flate2::bufread::MultiGzDecoder;
@@ -18,8 +19,9 @@ const LINE_BYTES_MAX: u64 = 128 << 20;
 const SHARD_LINES: usize = 500;
 const SHARD_BYTES: usize = 256 << 10;
 
-/// How gzip begins.
+/// How gzip and zstd begin.
 const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
+const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
 /// What some programs write before text in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = &[0xef, 0xbb, 0xbf];
@@ -87,6 +89,8 @@ enum Source<R> {
     Plain(Begun<R>),
     /// Files of gzip may be appended to each other.
     Gzip(Box<MultiGzDecoder<BufReader<Begun<R>>>>),
+    /// As are those of zstd.
+    Zstd(Box<ZstdReader<BufReader<Begun<R>>>>),
 }
 
 /// A reader of which the first bytes were read before.
@@ -95,13 +99,15 @@ type Begun<R> = Chain<Cursor<Vec<u8>>, R>;
 impl<R: Read> Source<R> {
     fn open(mut input: R) -> io::Result<Self> {
         let mut first = Vec::new();
-        let magic_bytes = GZIP_MAGIC.len() as u64;
+        let magic_bytes = ZSTD_MAGIC.len() as u64;
         input.by_ref().take(magic_bytes).read_to_end(&mut first)?;
-        let is_gzip = first == GZIP_MAGIC;
+        let (is_gzip, is_zstd) = (first.starts_with(GZIP_MAGIC), first == ZSTD_MAGIC);
         let begun = Cursor::new(first).chain(input);
+        let buffered = |begun| BufReader::with_capacity(BUFFER_BYTES, begun);
         Ok(if is_gzip {
-            let buffered = BufReader::with_capacity(BUFFER_BYTES, begun);
-            Self::Gzip(Box::new(MultiGzDecoder::new(buffered)))
+            Self::Gzip(Box::new(MultiGzDecoder::new(buffered(begun))))
+        } else if is_zstd {
+            Self::Zstd(Box::new(ZstdReader::new(buffered(begun))))
         } else {
             Self::Plain(begun)
         })
@@ -115,6 +121,10 @@ impl<R: Read> Read for Source<R> {
             Self::Gzip(gzip) => {
                 let read = gzip.read(buffer);
                 read.map_err(|error| io::Error::new(error.kind(), format!("gzip: {error}")))
+            }
+            Self::Zstd(zstd) => {
+                let read = zstd.read(buffer);
+                read.map_err(|error| io::Error::new(error.kind(), format!("zstd: {error}")))
             }
         }
     }
@@ -226,6 +236,9 @@ impl<R: Read> Input<R> {
                 let part = &mut section.parts[shard];
                 match self.operation {
                     ImportOperation::Put => entity.write_put(&mut part.body),
+                    ImportOperation::PutIfUnchanged => {
+                        entity.write_put_if(entity.version.as_deref(), &mut part.body);
+                    }
                     ImportOperation::Delete => entity.write_delete(&mut part.body),
                 }
                 part.list.push(Operation {
@@ -268,8 +281,11 @@ impl<R: Read> Input<R> {
             return Ok(None);
         }
         let entity = Entity::parse(line)?;
-        if entity.value.is_none() && self.operation == ImportOperation::Put {
+        if entity.value.is_none() && self.operation != ImportOperation::Delete {
             return Err("it has no value: give `value` or `value_base64`".to_owned());
+        }
+        if entity.version.is_none() && self.operation == ImportOperation::PutIfUnchanged {
+            return Err("it has no version: export with --versions".to_owned());
         }
         Ok(Some(entity))
     }
@@ -311,6 +327,24 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_put_on_a_condition_names_the_version_of_its_line() {
+        let settings = settings(ImportOperation::PutIfUnchanged, false);
+        let text =
+            b"{\"key\":\"k\",\"value\":\"v\",\"version\":\"9\"}\n{\"key\":\"k\",\"value\":\"v\"}\n";
+        let mut input = Input::open(&text[..], Position::default(), settings).unwrap();
+        let section = input.next_section().unwrap().unwrap();
+        let body: Vec<u8> = section
+            .parts
+            .into_iter()
+            .flat_map(|part| part.body)
+            .collect();
+        let expected = "{\"op\":\"put\",\"key\":\"k\",\"value\":\"v\",\"if_version\":\"9\"}\n";
+        assert_eq!(String::from_utf8(body).unwrap(), expected);
+        let refused = input.next_section().unwrap_err();
+        assert!(matches!(&refused, InputError::Line(it) if it.problem.contains("no version")));
+    }
+
     fn numbers(sections: &[Section]) -> Vec<u64> {
         let operations = sections.iter().flat_map(|section| &section.parts);
         let mut lines: Vec<u64> = operations
@@ -346,26 +380,38 @@ mod tests {
     }
 
     #[test]
-    fn gzip_gives_the_same_lines_and_positions() {
+    fn gzip_and_zstd_give_the_same_lines_and_positions() {
         let text: String = (1..=3000).map(line).collect();
         let (plain, _) = sections(text.as_bytes(), Position::default(), false);
-        let zip = |part: &str| {
+        let gzip = |part: &str| {
             let mut encoder =
                 flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
             encoder.write_all(part.as_bytes()).unwrap();
             encoder.finish().unwrap()
         };
+        let zstd = |part: &str| {
+            let level = ruzstd::encoding::CompressionLevel::Fastest;
+            ruzstd::encoding::compress_to_vec(part.as_bytes(), level)
+        };
         // Two files that were appended to each other.
         let (first, second) = text.split_at(text.len() / 3);
-        let zipped = [zip(first), zip(second)].concat();
-        let (whole, error) = sections(&zipped, Position::default(), false);
+        for (name, zipped) in [
+            ("gzip", [gzip(first), gzip(second)].concat()),
+            ("zstd", [zstd(first), zstd(second)].concat()),
+        ] {
+            check_compressed(name, &zipped, &plain);
+        }
+    }
+
+    fn check_compressed(name: &str, zipped: &[u8], plain: &[Section]) {
+        let (whole, error) = sections(zipped, Position::default(), false);
         assert!(error.is_none());
         let ends = |sections: &[Section]| -> Vec<Position> {
             sections.iter().map(|section| section.end).collect()
         };
-        assert_eq!(ends(&whole), ends(&plain));
-        assert_eq!(numbers(&whole), numbers(&plain));
-        let (rest, error) = sections(&zipped, plain[0].end, false);
+        assert_eq!(ends(&whole), ends(plain));
+        assert_eq!(numbers(&whole), numbers(plain));
+        let (rest, error) = sections(zipped, plain[0].end, false);
         assert!(error.is_none());
         assert_eq!(ends(&rest), ends(&plain[1..]));
         // One that was cut is no whole input.
@@ -373,7 +419,7 @@ mod tests {
         let Some(InputError::Read(error)) = error else {
             panic!("{error:?}");
         };
-        assert!(error.to_string().contains("gzip"), "{error}");
+        assert!(error.to_string().contains(name), "{error}");
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod caller;
 mod input;
 mod shard;
 mod tracker;
+mod zstd;
 
 pub use caller::{
     ImportError, ImportObserver, ImportOperation, ImportProgress, ImportSettings, LineFailure,

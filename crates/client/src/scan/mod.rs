@@ -119,7 +119,10 @@ impl ScanRequest {
         }
         let target = self.scoped(target);
         let mut message = Message::new(Method::GET, target);
-        message.headers = vec![(ACCEPT.as_str(), LINES_TYPE), (TE.as_str(), "trailers")];
+        message.headers = vec![
+            (ACCEPT.as_str(), LINES_TYPE.into()),
+            (TE.as_str(), "trailers".into()),
+        ];
         message
     }
 

@@ -22,16 +22,22 @@
 //! stale replicas before it replies, and a repair counts only at a replica that holds nothing
 //! newer.
 
+mod conditional;
 mod read;
 mod read_progress;
 mod read_steps;
 mod write;
 mod write_steps;
 
+pub use conditional::{
+    Base, Condition, ConditionalAction, ConditionalActions, ConditionalEvent, ConditionalOutcome,
+    ConditionalWrite, Matches, Met, Newest, Rewrite, Settle, SettleAction, SettleActions,
+    SettleEvent,
+};
 pub use read::{Read, TIMES_ANEW_MAX};
 pub use read_steps::{ReadAction, ReadActions, ReadEvent};
 pub use write::Write;
-pub use write_steps::{Round, WriteAction, WriteActions, WriteEvent};
+pub use write_steps::{ROUNDS_MAX, Round, WriteAction, WriteActions, WriteEvent};
 
 /// Whether a request has enough replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

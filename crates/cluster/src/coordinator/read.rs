@@ -22,7 +22,9 @@
 //! repaired. But every read of more than half of the replicas must meet a version that was
 //! returned, so it must lie on `from - from / 2` of them. While fewer are known to have it, such
 //! reads also repair replicas beyond the first `c`, in the order of the preference list: never
-//! going back is more important than the number of copies.
+//! going back is more important than the number of copies. A conditional write builds on a version
+//! only if `ack` replicas hold it, so a read for one brings it to as many, whatever its copies
+//! ([`Read::start_for_condition`]).
 //!
 //! **While the list of members changes** a key may have two groups of replicas
 //! ([`Quorum`](crate::Quorum)). The read replies once `ack` replicas of *each* hold the newest
@@ -68,6 +70,8 @@ pub struct Read {
     /// How many answers of each list to gather: `ack`, and one more for each replica that was
     /// slow.
     wanted: u8,
+    /// How many replicas of each list must hold the freshest version before the reply.
+    holders_min: u8,
     /// All replicas in the order in which to ask them.
     preference: SmallVec<[ReplicaIndex; REPLICAS_INLINE]>,
     freshest: Option<Entry>,
@@ -108,12 +112,32 @@ impl Read {
         actions: &mut ReadActions,
     ) -> Self {
         let quorum = quorum.into();
-        let wanted = quorum.replicas().ack;
-        Self::start_with(quorum, wanted, preference, actions)
+        let replicas = quorum.replicas();
+        Self::start_with(
+            quorum,
+            replicas.ack,
+            met_by_all(replicas),
+            preference,
+            actions,
+        )
     }
 
-    /// The same, but it asks all replicas at once, so that it finds and repairs each that is
-    /// stale.
+    /// The same, but `ack` replicas of each list hold the freshest version once it replies, however
+    /// few copies that was written for: a conditional write can be built on it.
+    #[must_use]
+    pub fn start_for_condition(
+        quorum: impl Into<Quorum>,
+        preference: impl IntoIterator<Item = ReplicaIndex>,
+        actions: &mut ReadActions,
+    ) -> Self {
+        let quorum = quorum.into();
+        let replicas = quorum.replicas();
+        let holders_min = met_by_all(replicas).max(replicas.ack);
+        Self::start_with(quorum, replicas.ack, holders_min, preference, actions)
+    }
+
+    /// The same as [`start`](Self::start), but it asks all replicas at once, so that it finds and
+    /// repairs each that is stale.
     #[must_use]
     pub fn start_asking_all(
         quorum: impl Into<Quorum>,
@@ -121,13 +145,20 @@ impl Read {
         actions: &mut ReadActions,
     ) -> Self {
         let quorum = quorum.into();
-        let wanted = quorum.replicas().from;
-        Self::start_with(quorum, wanted, preference, actions)
+        let replicas = quorum.replicas();
+        Self::start_with(
+            quorum,
+            replicas.from,
+            met_by_all(replicas),
+            preference,
+            actions,
+        )
     }
 
     fn start_with(
         quorum: Quorum,
         wanted: u8,
+        holders_min: u8,
         preference: impl IntoIterator<Item = ReplicaIndex>,
         actions: &mut ReadActions,
     ) -> Self {
@@ -136,6 +167,7 @@ impl Read {
             quorum,
             stage: Stage::Gathering,
             wanted,
+            holders_min,
             preference: preference.into_iter().collect(),
             freshest: None,
             is_freshest_dead: false,
@@ -267,13 +299,17 @@ impl Read {
             return;
         };
         *progress = match newer_version {
-            NewerVersion::At(newest) | NewerVersion::Unknown(newest)
+            NewerVersion::At(newest)
+            | NewerVersion::Overtaken(newest)
+            | NewerVersion::Unknown(newest)
                 if is_gathering && Some(newest) > freshest =>
             {
                 actions.push(ReadAction::Ask { replica });
                 ReadProgress::Asked
             }
-            NewerVersion::At(_) | NewerVersion::Unknown(_) if is_gathering => {
+            NewerVersion::At(_) | NewerVersion::Overtaken(_) | NewerVersion::Unknown(_)
+                if is_gathering =>
+            {
                 let holds = Version::Older;
                 ReadProgress::Answered { holds, said }
             }
@@ -453,7 +489,7 @@ impl Read {
         } else {
             0
         };
-        fresh >= self.holders_min() && fresh + left_alone + spared >= ack
+        fresh >= self.holders_min && fresh + left_alone + spared >= ack
     }
 
     /// Repairs the stale ones of the replicas that the freshest version is written for.
@@ -475,7 +511,7 @@ impl Read {
             let is_short = |group: Group<'_>| {
                 let will_hold = |each: &ReadProgress| each.is_fresh() || each.is_repairing();
                 group.contains(replica)
-                    && group.count(self.progress.as_slice(), will_hold) < self.holders_min()
+                    && group.count(self.progress.as_slice(), will_hold) < self.holders_min
             };
             if !self.quorum.is_own(replica, copies) && self.quorum.groups().any(is_short) {
                 self.repair(replica, actions);
@@ -531,14 +567,13 @@ impl Read {
         let copies = self.freshest.as_ref().map_or(0, Entry::copies);
         copies.min(self.quorum.replicas().from)
     }
+}
 
-    /// How many replicas of each list must hold the freshest version for no later read to miss it.
-    fn holders_min(&self) -> u8 {
-        let replicas = self.quorum.replicas();
-        if replicas.overlap() {
-            replicas.from - replicas.from / 2
-        } else {
-            0
-        }
+/// How many replicas of each list must hold a version for no later read of the pair to miss it.
+fn met_by_all(replicas: Replicas) -> u8 {
+    if replicas.overlap() {
+        replicas.from - replicas.from / 2
+    } else {
+        0
     }
 }

@@ -23,7 +23,10 @@
 //! every version that at least `ack` replicas named, and so above all acknowledged ones. A version
 //! above the second timestamp arrived while the write ran and is concurrent with it, so in the
 //! second round every replica that has stored the write acks. Acks and hints of the first timestamp
-//! no longer count.
+//! no longer count. The exception is a conditional version above it for which the replica had
+//! promised to keep the place free ([`NewerVersion::Overtaken`]): there the write cannot count as
+//! written just before. If too few replicas ack because of that, the write takes another
+//! timestamp, at most [`ROUNDS_MAX`](super::ROUNDS_MAX) in all.
 //!
 //! **Why no read returns both timestamps.** A replica that held something newer never acks the
 //! first timestamp. The second one is issued when fewer than `ack` replicas ack the first. A read
@@ -125,7 +128,7 @@ impl Write {
     ) -> Self {
         let mut write = Self {
             quorum: quorum.into(),
-            round: Round::First,
+            round: Round::FIRST,
             timestamp,
             stage: Stage::Gathering,
             is_patient: true,
@@ -146,7 +149,7 @@ impl Write {
             // The deadline came before the timestamp.
             return;
         }
-        self.round = Round::Second;
+        self.round = self.round.next().unwrap_or(self.round);
         self.timestamp = timestamp;
         self.stage = Stage::Gathering;
         self.send(down_reason, actions);
@@ -191,7 +194,6 @@ impl Write {
     pub fn awaits_half_time(&self) -> bool {
         self.is_patient
             && self.stage == Stage::Gathering
-            && self.round == Round::First
             && self.stored_in(self.quorum.judge()) > self.acks_in(self.quorum.judge())
     }
 
@@ -310,7 +312,10 @@ impl Write {
                 self.reply(Decision::NotEnough { acks }, actions);
                 return;
             }
-            // In the second round every replica that has stored the write acks.
+            if self.round.next().is_none() {
+                self.reply(Decision::NotEnough { acks }, actions);
+                return;
+            }
             let above = self.newest_named().unwrap_or(self.timestamp);
             self.stage = Stage::TimestampPush;
             actions.push(WriteAction::Push { above });
@@ -333,7 +338,7 @@ impl Write {
     /// The greatest closed timestamp that the first timestamp was below, if a second one may be
     /// stored by enough replicas: no replica has the first, nor may any get it.
     fn closed_to_pass(&self) -> Option<Timestamp> {
-        let may_pass = self.round == Round::First
+        let may_pass = self.round == Round::FIRST
             && self
                 .progress
                 .iter()
@@ -368,23 +373,18 @@ impl Write {
     /// How many replicas of a list have acknowledged the write. Where it does not judge, it is
     /// enough to have stored it.
     fn acks_in(&self, group: Group<'_>) -> u8 {
-        if self.round == Round::First && group == self.quorum.judge() {
-            group.count(&self.progress, WriteProgress::is_clean)
+        if group == self.quorum.judge() {
+            group.count(&self.progress, |progress| progress.acks(self.round))
         } else {
             self.stored_in(group)
         }
     }
 
-    /// How many replicas of the list that judges may still hold nothing newer.
+    /// How many replicas of the list that judges have acknowledged the write or may yet.
     fn may_ack_in(&self, judge: Group<'_>) -> u8 {
-        match self.round {
-            Round::First => judge.count(&self.progress, |progress| {
-                progress.is_clean() || progress.is_awaited()
-            }),
-            Round::Second => judge.count(&self.progress, |progress| {
-                progress.is_stored() || progress.is_awaited()
-            }),
-        }
+        judge.count(&self.progress, |progress| {
+            progress.acks(self.round) || progress.is_awaited()
+        })
     }
 
     fn stored_in(&self, group: Group<'_>) -> u8 {
@@ -402,14 +402,18 @@ impl Write {
         let is_certain = |progress: &WriteProgress| {
             matches!(
                 progress,
-                WriteProgress::Stored(NewerVersion::None | NewerVersion::At(_))
+                WriteProgress::Stored(
+                    NewerVersion::None | NewerVersion::At(_) | NewerVersion::Overtaken(_)
+                )
             )
         };
         let suffices = judge.count(&self.progress, is_certain) >= self.quorum.replicas().ack;
         let named = judge
             .of(&self.progress)
             .filter_map(|(_, progress)| match progress {
-                WriteProgress::Stored(NewerVersion::At(newest)) => Some(*newest),
+                WriteProgress::Stored(
+                    NewerVersion::At(newest) | NewerVersion::Overtaken(newest),
+                ) => Some(*newest),
                 WriteProgress::Stored(NewerVersion::Unknown(bound)) if !suffices => Some(*bound),
                 _ => None,
             });
@@ -442,9 +446,14 @@ impl WriteProgress {
         matches!(self, Self::Stored(_))
     }
 
-    /// Whether it has stored the write, and held nothing newer.
-    fn is_clean(&self) -> bool {
-        *self == Self::Stored(NewerVersion::None)
+    /// Whether it has stored the write, and by what it held its answer counts in this round.
+    fn acks(&self, round: Round) -> bool {
+        match self {
+            Self::Stored(NewerVersion::None) => true,
+            Self::Stored(NewerVersion::Overtaken(_)) => false,
+            Self::Stored(_) => round != Round::FIRST,
+            Self::Awaited | Self::Missed { .. } => false,
+        }
     }
 
     /// The closed timestamp that the write was below.

@@ -6,13 +6,40 @@ use crate::replicas::{Miss, ReplicaIndex};
 use base::{NewerVersion, Timestamp};
 use smallvec::SmallVec;
 
-/// Which timestamp of a write is meant: there are at most two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Round {
+/// How many timestamps a write takes at most.
+pub const ROUNDS_MAX: u8 = 4;
+
+/// Which timestamp of a write is meant. There are two, and more only while conditional writes of
+/// the key overtake it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Round(u8);
+
+impl Round {
     /// The timestamp that the write began with.
-    First,
-    /// The timestamp above the newer versions that the replicas held.
-    Second,
+    pub const FIRST: Self = Self(0);
+
+    /// A timestamp above the newer versions that the replicas held.
+    pub const SECOND: Self = Self(1);
+
+    /// The round with this number, from 0; [`None`] if no write takes so many timestamps.
+    #[must_use]
+    pub const fn new(number: u8) -> Option<Self> {
+        if number < ROUNDS_MAX {
+            Some(Self(number))
+        } else {
+            None
+        }
+    }
+
+    /// Its number, from 0.
+    #[must_use]
+    pub const fn as_u8(self) -> u8 {
+        self.0
+    }
+
+    pub(super) fn next(self) -> Option<Self> {
+        Self::new(self.0 + 1)
+    }
 }
 
 /// What has happened to a write. `replica` says which replica of the key.

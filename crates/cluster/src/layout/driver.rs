@@ -9,7 +9,7 @@
 //! that a change waits for is durable at those who report it.
 
 use super::paxos::{AttemptEnd, Ballot, Proposer, ProposerAction, VoteAnswer, VoteRequest};
-use super::{Change, MemberList, MemberReport, Progress, Refusal, Reports};
+use super::{Change, ChangeProgress, MemberList, MemberReport, Refusal, Reports};
 use crate::members::{NodeId, NodeSet};
 use std::time::Duration;
 
@@ -144,9 +144,15 @@ impl Driver {
         }
     }
 
+    /// Whether it has adopted this list, or a later one of the same cluster.
+    #[must_use]
+    pub fn has(&self, list: &MemberList) -> bool {
+        list.epoch() <= self.list.epoch() && list.cluster() == self.list.cluster()
+    }
+
     /// What the change waits for, or is ready for.
     #[must_use]
-    pub fn progress(&self) -> Progress {
+    pub fn progress(&self) -> ChangeProgress {
         self.list.progress(&self.reports)
     }
 
@@ -182,7 +188,7 @@ impl Driver {
     }
 
     fn adopted(&mut self, list: MemberList, actions: &mut Vec<DriverAction>) {
-        if list.epoch() <= self.list.epoch() && list.cluster() == self.list.cluster() {
+        if self.has(&list) {
             return;
         }
         // It was for an epoch that is decided now.
@@ -284,7 +290,7 @@ impl Driver {
             }
             return;
         }
-        let Progress::Ready(next) = self.progress() else {
+        let ChangeProgress::Ready(next) = self.progress() else {
             self.ready_since = None;
             return;
         };

@@ -6,7 +6,8 @@
 //!
 //! ```text
 //! list   = cluster ID u64 | epoch u64 | change u64 | phase u8 | ack u8 | from u8
-//!        | greatest ID u8 | count u8 | member*
+//!        | greatest ID u8 | count u8 | cluster ID before u64, if forced | member*
+//! phase  = 0 stable | 1 copying | 2 settling | 3 aborting, and 128 more if forced
 //! member = ID u8 | flags u8 | name | URL | zone, if named | store id u64, start u64, if joined
 //! flags  = 1 only in the old list | 2 only in the new list | 4 dead | 8 zone named | 16 joined
 //! name, URL, zone = bytes u16 | UTF-8
@@ -21,9 +22,12 @@ use crate::replicas::Replicas;
 use base::ByteReader;
 use std::collections::BTreeSet;
 
-/// The most bytes of a list: 255 members with the longest names, URLs and zones.
-pub const LIST_BYTES_MAX: usize = 32 + NODES_MAX * MEMBER_BYTES_MAX;
-const MEMBER_BYTES_MAX: usize = 24 + 2 * Member::NAME_BYTES_MAX + ListedMember::ZONE_BYTES_MAX;
+/// The most bytes of a list: 255 members whose names, URLs and zones have 200 bytes together. It
+/// travels in one frame.
+pub const LIST_BYTES_MAX: usize = 60_000;
+
+/// In the byte of the phase.
+const FLAG_FORCED: u8 = 128;
 
 const FLAG_OLD: u8 = 1;
 const FLAG_NEW: u8 = 2;
@@ -144,18 +148,16 @@ pub struct ListedMember {
 }
 
 impl ListedMember {
-    /// The longest zone, in bytes.
-    pub const ZONE_BYTES_MAX: usize = 64;
-
-    /// Whether a zone may be called so: as a node, and not longer than [`Self::ZONE_BYTES_MAX`].
+    /// Whether a zone may be called so: as a node, and not longer than
+    /// [`Member::ZONE_BYTES_MAX`].
     ///
     /// # Errors
-    /// Those of [`Member::check_name`].
+    /// Those of [`Member::check_name`], and [`MemberError::LongZone`].
     pub fn check_zone(zone: &str) -> Result<(), MemberError> {
         Member::check_name(zone)?;
         let bytes = zone.len();
-        if bytes > Self::ZONE_BYTES_MAX {
-            return Err(MemberError::LongName { bytes });
+        if bytes > Member::ZONE_BYTES_MAX {
+            return Err(MemberError::LongZone { bytes });
         }
         Ok(())
     }
@@ -163,12 +165,14 @@ impl ListedMember {
 
 /// The members of the cluster in one epoch.
 ///
-/// Members ascend by ID; no ID, no name, and no host with its port occurs twice; the old and the
+/// It has at most [`LIST_BYTES_MAX`] bytes. Members ascend by ID; no ID, no name, and no host with its port occurs twice; the old and the
 /// new list have a member each that is not dead, and at least `from` members of the default pair;
 /// without a change every member is in both, and in a change some member is not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberList {
     pub(super) cluster: ClusterId,
+    /// The cluster that it was until an operator forced its members, if one did.
+    pub(super) forced_from: Option<ClusterId>,
     pub(super) epoch: Epoch,
     pub(super) change: Epoch,
     pub(super) phase: Phase,
@@ -201,6 +205,7 @@ impl MemberList {
         let greatest_id = members.last()?.id;
         Self {
             cluster,
+            forced_from: None,
             epoch: Epoch::default(),
             change: Epoch::default(),
             phase: Phase::Stable,
@@ -211,10 +216,27 @@ impl MemberList {
         .checked()
     }
 
+    /// A list of one member, with its zone: it has all keys in any zone. A list with others does not
+    /// change, because keys would lie elsewhere.
+    #[must_use]
+    pub fn in_zone(mut self, zone: Option<&str>) -> Self {
+        if let [member] = &mut *self.members {
+            member.zone = zone.map(str::to_owned);
+        }
+        self
+    }
+
     /// Which cluster.
     #[must_use]
     pub fn cluster(&self) -> ClusterId {
         self.cluster
+    }
+
+    /// The cluster that it was until an operator forced its members, if one did
+    /// ([`Self::forced`]). Members of that cluster take this list over from who has it.
+    #[must_use]
+    pub fn forced_from(&self) -> Option<ClusterId> {
+        self.forced_from
     }
 
     /// The number of the list.
@@ -295,14 +317,15 @@ impl MemberList {
     }
 
     /// Whether these nodes are a majority of those who decide the next list. Dead ones count as
-    /// members.
+    /// members, unless an operator has declared so many dead that no majority is left: then that of
+    /// the others decides. All who vote have the same list, so they count alike.
     #[must_use]
     pub fn is_majority(&self, nodes: NodeSet) -> bool {
-        let voters = self.members_of(WhichList::Old);
-        let [all, have] = voters.fold([0, 0], |[all, have], member| {
-            [all + 1, have + u16::from(nodes.contains(member.id))]
-        });
-        2 * have > all
+        let voters = self.voters();
+        let live = voters.without(self.dead());
+        let is_most = |some: NodeSet, of: NodeSet| 2 * some.iter().count() > of.iter().count();
+        let deciding = if is_most(live, voters) { voters } else { live };
+        is_most(deciding.without(deciding.without(nodes)), deciding)
     }
 
     /// How many replicas a request can have: the number of members of the smaller list.
@@ -322,7 +345,11 @@ impl MemberList {
         // There are at most 255 members and IDs.
         let [greatest, count] =
             [self.greatest_id.index(), self.members.len()].map(|number| number as u8);
-        out.extend_from_slice(&[self.phase as u8, ack, from, greatest, count]);
+        let forced = self.forced_from.map_or(0, |_| FLAG_FORCED);
+        out.extend_from_slice(&[self.phase as u8 | forced, ack, from, greatest, count]);
+        if let Some(cluster) = self.forced_from {
+            out.extend_from_slice(&cluster.0.to_le_bytes());
+        }
         for member in &self.members {
             let flag = |is_set, flag| if is_set { flag } else { 0 };
             let flags = flag(member.lists == Lists::Old, FLAG_OLD)
@@ -348,12 +375,17 @@ impl MemberList {
         let cluster = ClusterId(reader.u64()?);
         let [epoch, change] = [Epoch::new(reader.u64()?), Epoch::new(reader.u64()?)];
         let [phase, ack, from, greatest, count] = reader.array()?;
+        let forced_from = match phase & FLAG_FORCED {
+            0 => None,
+            _ => Some(ClusterId(reader.u64()?)),
+        };
         let members = (0..count).map(|_| decode_member(reader));
         Self {
             cluster,
+            forced_from,
             epoch,
             change,
-            phase: Phase::from_code(phase)?,
+            phase: Phase::from_code(phase & !FLAG_FORCED)?,
             members: members.collect::<Option<_>>()?,
             default_pair: Replicas::new(ack, from)?,
             greatest_id: NodeId::new(greatest),
@@ -381,12 +413,18 @@ impl MemberList {
         let is_inhabited = is_alive(WhichList::Old) && is_alive(WhichList::New);
         let has_pair = self.default_pair.from <= self.from_max();
         let is_change_past = self.change <= self.epoch;
+        let is_other_cluster = self.forced_from != Some(self.cluster);
+        let mut bytes = Vec::new();
+        self.encode(&mut bytes);
+        let is_short = bytes.len() <= LIST_BYTES_MAX;
         let is_list = ascend
+            && is_short
             && are_given
             && are_distinct
             && is_of_phase
             && is_inhabited
             && has_pair
+            && is_other_cluster
             && is_change_past;
         is_list.then_some(self)
     }

@@ -2,6 +2,11 @@
 //!
 //! A [`Layout`] never changes. Each request, session, page and scan keeps the one that it began
 //! with, so that it counts over the same nodes from begin to end.
+//!
+//! `list` is the list of members, `paxos` how nodes agree on the next one, `transitions` which may
+//! follow which and what a change waits for, `driver` what takes a change forward, `plans` what
+//! operators ask for, and why not. `placements` says where keys lie while a list changes, and
+//! `quorum` which replicas a request needs then.
 
 pub mod driver;
 mod list;
@@ -16,10 +21,11 @@ pub use placements::Placements;
 pub use plans::{Change, Joiner, Refusal};
 pub(crate) use quorum::Group;
 pub use quorum::{Quorum, WhichList};
-pub use transitions::{MemberReport, Progress, Reports, WaitsFor};
+pub use transitions::{ChangeProgress, MemberReport, Reports, WaitsFor};
 
 use crate::members::{Member, Members, NodeId, NodeTable};
 use crate::placement::PreferenceList;
+use crate::replicas::Replicas;
 
 /// The number of a list of members: 0 for the nodes that form the cluster, and one more with each
 /// change.
@@ -44,8 +50,14 @@ impl Epoch {
 #[derive(Clone, Debug)]
 pub struct Layout {
     epoch: Epoch,
+    change: Epoch,
+    phase: Phase,
     members: Members,
     placements: Placements,
+    /// The greatest `from` of a request.
+    from_max: u8,
+    /// The pair of the list; none in the founding one, whose nodes may be told others.
+    default_pair: Option<Replicas>,
 }
 
 impl Layout {
@@ -54,9 +66,32 @@ impl Layout {
     pub fn founding(members: Members) -> Self {
         Self {
             epoch: Epoch::default(),
+            change: Epoch::default(),
+            phase: Phase::Stable,
             placements: Placements::from(&members),
+            from_max: members.count(),
+            default_pair: None,
             members,
         }
+    }
+
+    /// That of a list, as its member `own` sees it. Its [members](Self::members) are those that are
+    /// not dead: nobody asks or serves a dead one, though keys are placed on it until it has left.
+    /// `None` if `own` is no member, or dead.
+    #[must_use]
+    pub fn of(list: &MemberList, own: NodeId) -> Option<Self> {
+        let live = list.members().iter().filter(|member| !member.is_dead);
+        let members = live.map(|member| (member.id, member.member.clone()));
+        let has_changed = list.epoch() > Epoch::default();
+        Some(Self {
+            epoch: list.epoch(),
+            change: list.change(),
+            phase: list.phase(),
+            members: Members::with_ids(members.collect(), own)?,
+            placements: Placements::from(list),
+            from_max: list.from_max(),
+            default_pair: has_changed.then(|| list.default_pair()),
+        })
     }
 
     /// That of nodes with these names on this machine, whose IDs are their places, as `own` sees
@@ -78,13 +113,39 @@ impl Layout {
         self.epoch
     }
 
-    /// The nodes.
+    /// The epoch in which the present change of the members began; without one, the last change.
+    #[must_use]
+    pub fn change(&self) -> Epoch {
+        self.change
+    }
+
+    /// How far a change of the members is.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// How many replicas a request can have: the number of members, of the smaller list in a change.
+    #[must_use]
+    pub fn from_max(&self) -> u8 {
+        self.from_max
+    }
+
+    /// How many replicas a request has that does not say so, and how many must answer: the pair of the
+    /// list. `None` before the first change: each node has the pair of its configuration.
+    #[must_use]
+    pub fn default_pair(&self) -> Option<Replicas> {
+        self.default_pair
+    }
+
+    /// The nodes that talk to each other: the members of either list that are not dead.
     #[must_use]
     pub fn members(&self) -> &Members {
         &self.members
     }
 
-    /// Where keys lie.
+    /// Where keys lie; a key may lie on a dead member, which is not among the
+    /// [members](Self::members).
     #[must_use]
     pub fn placements(&self) -> &Placements {
         &self.placements

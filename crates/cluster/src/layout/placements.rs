@@ -79,6 +79,15 @@ impl Placements {
         self.with_new(old, |new| new.preference_list(key, from))
     }
 
+    /// The first `from` nodes of the key's preference lists before and after the change that is under
+    /// way; `None` without one.
+    #[must_use]
+    pub fn before_and_after(&self, key: &[u8], from: u8) -> Option<[PreferenceList; 2]> {
+        let change = self.change.as_ref()?;
+        let both = [&self.old, &change.new];
+        Some(both.map(|placement| placement.preference_list(key, from)))
+    }
+
     /// The same nodes, for those who need no order. Without a hash if all are.
     #[must_use]
     pub fn replicas(&self, key: &[u8], from: u8) -> PreferenceList {
@@ -102,11 +111,34 @@ impl Placements {
         union
     }
 
+    /// Whether keys are placed on a node, in the old or in the new list.
+    #[must_use]
+    pub fn contains(&self, node: NodeId) -> bool {
+        let mut placements = self.all();
+        placements.any(|placement| placement.ids().any(|id| id == node))
+    }
+
     /// Whether a node is one of them.
     #[must_use]
     pub fn is_replica(&self, node: NodeId, key: &[u8], from: u8) -> bool {
         let mut placements = self.all();
         placements.any(|placement| placement.is_replica(node, key, from))
+    }
+
+    /// Whether the change that is under way gives a node a key, which it may still lack: it is one of
+    /// the first `from` by the new list, and not by the old one.
+    #[must_use]
+    pub fn gains(&self, node: NodeId, key: &[u8], from: u8) -> bool {
+        self.change.as_ref().is_some_and(|change| {
+            change.new.is_replica(node, key, from) && !self.old.is_replica(node, key, from)
+        })
+    }
+
+    /// Whether a node is the first of a key's preference list; in a change, in both lists.
+    #[must_use]
+    pub fn is_first(&self, node: NodeId, key: &[u8]) -> bool {
+        let mut placements = self.all();
+        placements.all(|placement| placement.is_replica(node, key, 1))
     }
 
     /// Whether two nodes both are.
@@ -175,6 +207,8 @@ mod tests {
             assert_eq!(asked[..2], in_old[..]);
             assert!(in_new.iter().all(|node| asked.contains(node)));
             assert_eq!(of_copying.preference_list(&key, 2), asked);
+            let both = [in_old.clone(), in_new.clone()];
+            assert_eq!(of_copying.before_and_after(&key, 2), Some(both));
             let mut unordered = of_copying.replicas(&key, 2);
             let mut sorted = asked.clone();
             unordered.sort();
@@ -182,6 +216,9 @@ mod tests {
             assert_eq!(unordered, sorted);
             for node in (0..5).map(NodeId::new) {
                 let is_replica = asked.contains(&node);
+                let gains = in_new.contains(&node) && !in_old.contains(&node);
+                assert_eq!(of_copying.gains(node, &key, 2), gains);
+                assert!(!new.gains(node, &key, 2));
                 assert_eq!(of_copying.is_replica(node, &key, 2), is_replica);
                 let are = of_settling.are_replicas([node, joined], &key, 2);
                 assert_eq!(are, is_replica && asked.contains(&joined));

@@ -1,8 +1,14 @@
 //! What operators ask for, and why not.
 
-use super::{JoinedStore, ListedMember, Lists, MemberList, Phase};
+use super::{
+    ClusterId, Epoch, JoinedStore, LIST_BYTES_MAX, ListedMember, Lists, MemberList, Phase,
+};
 use crate::members::{Member, MemberError, NODES_MAX, NodeId, NodeSet, NodeUrl};
 use crate::replicas::Replicas;
+
+/// By how many epochs a list that is forced is later than the one before it: more than may have been
+/// decided since without this node.
+const FORCED_EPOCHS: u64 = 1000;
 
 /// A change of the list of members that an operator asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +64,7 @@ pub enum Refusal {
     #[error("the change is being aborted already: wait until all members have reported that")]
     AbortsAlready,
     /// The list would be the same.
-    #[error("that changes nothing: name a node that joins or leaves")]
+    #[error("that changes nothing: the list of members is so already")]
     NoChange,
     /// No member has the name.
     #[error("no member is called {name}: see the list of members")]
@@ -105,6 +111,12 @@ pub enum Refusal {
     /// There would be too many members.
     #[error("a cluster has at most {max} members, counting those that leave", max = NODES_MAX)]
     TooMany,
+    /// The list would have too many bytes.
+    #[error(
+        "the list of members would have more than {LIST_BYTES_MAX} bytes: use shorter names, URLs \
+         and zones"
+    )]
+    TooLong,
     /// All members that are not dead would be gone.
     #[error("no member would be left that is not dead: let others join first")]
     NoneLeft,
@@ -116,6 +128,12 @@ pub enum Refusal {
         /// Its name.
         name: String,
     },
+    /// A majority answers, so that nothing has to be forced.
+    #[error(
+        "a majority of the members answers, so none has to be forced: let those leave that never \
+         come back, with --dead"
+    )]
+    Majority,
     /// It was declared dead already.
     #[error("{name} has been declared dead already; it leaves once the change has ended")]
     DeadAlready {
@@ -151,7 +169,7 @@ impl MemberList {
                 } else if *are_dead && join.is_empty() && !leaving.is_empty() {
                     self.plan_dead(leaving)
                 } else {
-                    Err(Refusal::UnderWay { phase: self.phase })
+                    Err(self.under_way())
                 }
             }
             Change::Move { name, url } => {
@@ -172,10 +190,57 @@ impl MemberList {
         }
     }
 
+    /// The list with which these members go on by themselves, because a majority never comes back:
+    /// all others are declared dead, and nobody has voted. It is of another cluster, so that nodes
+    /// which did not know of it, and decide otherwise, are refused. Its epoch is above any that may
+    /// have been decided. `answer` holds the members that answer at the moment.
+    ///
+    /// A change that is under way goes on. Requests still need their quorums of each list, so none
+    /// is answered with less than was promised until the dead have left the list.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub fn forced(
+        &self,
+        names: &[String],
+        cluster: ClusterId,
+        answer: NodeSet,
+    ) -> Result<Self, Refusal> {
+        if self.is_majority(answer) {
+            return Err(Refusal::Majority);
+        }
+        let left = self.leaving(names, false, answer)?;
+        for member in self.members() {
+            let name = || member.member.name().to_owned();
+            if left.contains(member.id) && member.is_dead {
+                return Err(Refusal::DeadAlready { name: name() });
+            }
+            if !left.contains(member.id) && answer.contains(member.id) {
+                return Err(Refusal::Answers { name: name() });
+            }
+        }
+        let mut next = self.in_phase(self.phase);
+        next.cluster = cluster;
+        next.forced_from = Some(self.cluster);
+        next.epoch = Epoch::new(self.epoch.as_u64().saturating_add(FORCED_EPOCHS));
+        for member in &mut next.members {
+            member.is_dead |= !left.contains(member.id);
+        }
+        next.check()
+    }
+
     fn check_stable(&self) -> Result<(), Refusal> {
         match self.phase {
             Phase::Stable => Ok(()),
-            phase => Err(Refusal::UnderWay { phase }),
+            _ => Err(self.under_way()),
+        }
+    }
+
+    /// Why nothing else can be ordered now.
+    fn under_way(&self) -> Refusal {
+        match self.phase {
+            Phase::Aborting => Refusal::AbortsAlready,
+            phase => Refusal::UnderWay { phase },
         }
     }
 
@@ -234,7 +299,16 @@ impl MemberList {
         }
         next.members.sort_unstable_by_key(|member| member.id);
         next.check_size()?;
-        next.checked().ok_or(Refusal::NoneLeft)
+        next.check()
+    }
+
+    /// What is wrong with a list that is none, though it has as many members as it must.
+    fn check(self) -> Result<Self, Refusal> {
+        let are_dead = |list| self.members_of(list).all(|member| member.is_dead);
+        if are_dead(super::WhichList::Old) || are_dead(super::WhichList::New) {
+            return Err(Refusal::NoneLeft);
+        }
+        self.checked().ok_or(Refusal::TooLong)
     }
 
     /// Declares members dead while a change is under way.
@@ -243,7 +317,7 @@ impl MemberList {
         for member in &mut next.members {
             member.is_dead |= dead.contains(member.id);
         }
-        next.checked().ok_or(Refusal::NoneLeft)
+        next.check()
     }
 
     fn plan_move(&self, name: &str, url: &NodeUrl) -> Result<Self, Refusal> {
@@ -260,7 +334,7 @@ impl MemberList {
         if next.members == self.members {
             return Err(Refusal::NoChange);
         }
-        Ok(next)
+        next.check()
     }
 
     fn plan_pair(&self, pair: Replicas) -> Result<Self, Refusal> {

@@ -56,7 +56,7 @@ pub struct MemberReport {
 
 /// What is to be done about a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum ChangeProgress {
     /// No change is under way.
     Stable,
     /// This list is to be decided next.
@@ -83,6 +83,11 @@ impl Reports {
         // A report replaces the facts: a store that has lost something has lost them.
         known.change = report.change;
         known.equal_with = report.equal_with;
+    }
+
+    /// Forgets what a member has reported: it has been started again.
+    pub fn forget(&mut self, node: NodeId) {
+        self.reports.remove(node);
     }
 
     /// What a member has reported.
@@ -129,11 +134,11 @@ impl MemberList {
     /// What is to be done about the change. The list that it returns is the same on all nodes that
     /// have heard enough, so it does not matter which of them proposes it.
     #[must_use]
-    pub fn progress(&self, reports: &Reports) -> Progress {
+    pub fn progress(&self, reports: &Reports) -> ChangeProgress {
         if self.phase == Phase::Stable {
             return match self.without_dead() {
-                Some(next) => Progress::Ready(Box::new(next)),
-                None => Progress::Stable,
+                Some(next) => ChangeProgress::Ready(Box::new(next)),
+                None => ChangeProgress::Stable,
             };
         }
         let live = self.live().iter();
@@ -149,14 +154,14 @@ impl MemberList {
             waits_for.facts = self.facts_needed().filter(is_missing).collect();
         }
         if waits_for != WaitsFor::default() {
-            return Progress::Waits(waits_for);
+            return ChangeProgress::Waits(waits_for);
         }
         let next = match self.phase {
             Phase::Copying => self.in_phase(Phase::Settling),
             Phase::Settling => self.stable(WhichList::New),
             Phase::Aborting | Phase::Stable => self.stable(WhichList::Old),
         };
-        Progress::Ready(Box::new(next))
+        ChangeProgress::Ready(Box::new(next))
     }
 
     /// The next list, with the same members in another phase of the change.
@@ -209,6 +214,7 @@ impl MemberList {
     #[must_use]
     pub fn may_follow(&self, before: &Self) -> bool {
         self.cluster == before.cluster
+            && self.forced_from == before.forced_from
             && self.epoch == before.epoch.next()
             && self.greatest_id >= before.greatest_id
             && self.keeps_dead(before)

@@ -10,6 +10,8 @@
 //!
 //! Invariants of [`Members`]: no name, and no host with its port, occurs twice; there are 1 to
 //! [`NODES_MAX`] nodes, and one of them is this node.
+//!
+//! `node_id`, `node_url`, `node_set` and `node_table` are the parts that everybody uses.
 
 mod node_id;
 mod node_set;
@@ -51,6 +53,12 @@ pub enum MemberError {
         /// The name.
         name: String,
     },
+    /// The name of a zone is too long.
+    #[error("a zone has {bytes} bytes: use at most {max}", max = Member::ZONE_BYTES_MAX)]
+    LongZone {
+        /// Its length.
+        bytes: usize,
+    },
     /// The name is too long.
     #[error("a name has {bytes} bytes: use at most {max}", max = Member::NAME_BYTES_MAX)]
     LongName {
@@ -62,6 +70,9 @@ pub enum MemberError {
 impl Member {
     /// The longest name, in bytes. Any URL is shorter.
     pub const NAME_BYTES_MAX: usize = 512;
+
+    /// The longest name of a zone, in bytes.
+    pub const ZONE_BYTES_MAX: usize = 64;
 
     /// The node at `url`, with the URL's host and port as its name.
     #[must_use]

@@ -22,6 +22,11 @@
 //!   lacks them: they hide older versions, and nothing is returned that a repair could contradict.
 //!
 //! If no page brought the value of a version, it is fetched from a node that has it.
+//!
+//! **In a change of the members** a scan goes by the list that judges: it has every acknowledged
+//! write. A member of it that was declared dead is missing; a node that only joins is not asked. All
+//! pages are of one list: a node that has another one makes none, and the scan goes on from where it
+//! is with the list that is in force then.
 
 mod page;
 
@@ -87,7 +92,7 @@ struct Loaded {
 
 impl ScanMerge {
     /// A scan over the keys from `start` on, of which no page is there yet. In a change of the
-    /// members it asks those of one list: see
+    /// members it asks those of the list that judges: see
     /// [`Placements::for_scans`](crate::layout::Placements::for_scans).
     #[must_use]
     pub fn new(

@@ -1,5 +1,6 @@
 //! Pages: what a node answers about the next keys of a scan.
 
+use crate::layout::Epoch;
 use crate::members::{NodeId, NodeSet};
 use crate::placement::{Placement, PreferenceList};
 use base::{Entry, EntryRef, Kind};
@@ -8,6 +9,8 @@ use xxhash_rust::xxh3::xxh3_64;
 /// What a coordinator asks a node for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageRequest {
+    /// The list of members by which the scan goes. A node with another one makes no page.
+    pub epoch: Epoch,
     /// The first key.
     pub start: Vec<u8>,
     /// The key before which the scan ends, if it ends before the last key.
@@ -155,6 +158,7 @@ mod tests {
             for number in 0..400 {
                 let key = format!("key{number}").into_bytes();
                 let request = PageRequest {
+                    epoch: Epoch::default(),
                     start: Vec::new(),
                     end: None,
                     from,

@@ -33,6 +33,7 @@
 //! each rule that the cluster errs without it.
 
 mod bounds;
+mod facts;
 #[cfg(test)]
 mod model;
 mod request;
@@ -42,6 +43,7 @@ mod store;
 mod token;
 
 pub use bounds::{is_absent, latest_closed};
+pub use facts::{Facts, facts_to_make};
 pub use request::{SessionAnswer, SessionRequest};
 pub use session::{Compared, Next, Session, SessionAction, SessionEvent, Shown};
 pub use session_id::SessionId;

@@ -1,6 +1,7 @@
 //! What the coordinator of a session asks of a store, and what that answers.
 
 use super::Token;
+use crate::layout::Epoch;
 use base::Timestamp;
 
 /// What the coordinator of a session asks of a store.
@@ -8,8 +9,8 @@ use base::Timestamp;
 pub enum SessionRequest {
     /// Forget the session before, and take part in this one.
     Begin {
-        /// The [hash](crate::Members::names_hash) of the members by which it places keys.
-        members: u64,
+        /// The epoch of the list of members by which it places keys.
+        epoch: Epoch,
     },
     /// Raise the closed timestamp as far as your clock allows. No store has scanned yet.
     Close {

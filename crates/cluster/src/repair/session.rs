@@ -2,6 +2,7 @@
 
 use super::{SessionAnswer, SessionRequest, Token};
 use crate::comparison::Pair;
+use crate::layout::Epoch;
 use crate::{NodeId, NodeTable};
 use base::Timestamp;
 use std::collections::BTreeSet;
@@ -160,12 +161,12 @@ pub enum SessionAction {
 }
 
 impl Session {
-    /// Begins a session with the nodes that are up, of all members; or goes on with what was
+    /// Begins a session of an epoch with the nodes that are up, of all members; or goes on with what was
     /// `shown` up to a checkpoint, with a greater token.
     #[must_use]
     pub fn start(
         token: Token,
-        members: u64,
+        epoch: Epoch,
         up: impl IntoIterator<Item = (NodeId, bool)>,
         shown: Option<Shown>,
     ) -> (Self, Vec<SessionAction>) {
@@ -191,7 +192,7 @@ impl Session {
         }
         away.into_iter().for_each(|node| session.lose(node));
         let mut actions = Vec::new();
-        session.ask(SessionRequest::Begin { members }, &mut actions);
+        session.ask(SessionRequest::Begin { epoch }, &mut actions);
         (session, actions)
     }
 

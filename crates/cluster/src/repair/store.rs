@@ -1,6 +1,7 @@
 //! What a store does in repair sessions, and which versions it takes below its closed timestamp.
 
 use super::{SessionAnswer, SessionRequest, Token};
+use crate::layout::Epoch;
 use base::Timestamp;
 use std::time::Duration;
 
@@ -16,8 +17,8 @@ pub struct StoreRecord {
     pub gc_threshold: Timestamp,
     /// The last session that the store has begun.
     pub token: Token,
-    /// The hash of the members of that session.
-    pub members: u64,
+    /// The epoch of that session.
+    pub epoch: Epoch,
     /// Whether that session may still raise the GC threshold, as far as this store knows.
     pub may_raise: bool,
     /// The last question that it has answered, until the outcome is known.
@@ -28,13 +29,14 @@ pub struct StoreRecord {
     pub non_owned: ShownBelow,
 }
 
-/// What a session has shown of all versions below a timestamp, for these members.
+/// What a session has shown of all versions below a timestamp, for the members of an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShownBelow {
     /// The timestamp; [`Timestamp::ZERO`] if nothing was shown.
     pub below: Timestamp,
-    /// The [hash](crate::Members::names_hash) of the members.
-    pub members: u64,
+    /// The epoch. In a change the session places keys by the old and by the new list, so what it
+    /// shows holds for all lists of the change, and for the one that the change ends with.
+    pub epoch: Epoch,
 }
 
 /// How far a store has come in a session, since its process started.
@@ -116,8 +118,8 @@ pub struct Arriving {
     pub timestamp: Timestamp,
     /// Whether it is a tombstone.
     pub is_dead: bool,
-    /// Whether the store may lack the version: it is a learner, or a damaged block may have held
-    /// the key.
+    /// Whether the store may lack the version: it is a learner, a damaged block may have held the
+    /// key, or a change of the members gives it the key.
     pub is_lacking: bool,
 }
 
@@ -310,12 +312,12 @@ impl StoreState {
         };
         let is_own = token == self.record.token;
         match (request, self.part) {
-            (SessionRequest::Begin { members }, _) => {
-                if !self.may_begin(token, members, now) {
+            (SessionRequest::Begin { epoch }, _) => {
+                if !self.may_begin(token, epoch, now) {
                     return refused;
                 }
                 self.asked = Some(now);
-                return self.begin(token, members, latest);
+                return self.begin(token, epoch, latest);
             }
             // A store that was restarted meanwhile has answered the last question before.
             (SessionRequest::Outcome { gc_threshold }, _) if is_own => {
@@ -370,23 +372,23 @@ impl StoreState {
 
     /// Whether the store takes part in an attempt of a session: with a greater token than all
     /// that it has seen, and not while another session is running. A session goes on only where it
-    /// was the last one, and under the same members.
-    fn may_begin(&self, token: Token, members: u64, now: Duration) -> bool {
+    /// was the last one, and in the same epoch.
+    fn may_begin(&self, token: Token, epoch: Epoch, now: Duration) -> bool {
         let last = self.record.token;
         let is_same = token.session == last.session;
         let is_running = |asked| now.saturating_sub(asked) < SESSION_IDLE_MAX;
         token > last
             && if token.is_resumed() {
-                is_same && members == self.record.members
+                is_same && epoch == self.record.epoch
             } else {
                 self.part.is_none() || !self.asked.is_some_and(is_running)
             }
     }
 
-    fn begin(&mut self, token: Token, members: u64, latest: Timestamp) -> SessionAnswer {
+    fn begin(&mut self, token: Token, epoch: Epoch, latest: Timestamp) -> SessionAnswer {
         self.part = Some(Part::Begun);
         let record = &mut self.record;
-        (record.token, record.members) = (token, members);
+        (record.token, record.epoch) = (token, epoch);
         record.may_raise &= token.is_resumed();
         SessionAnswer::Begun {
             gc_threshold: record.gc_threshold,
@@ -407,8 +409,8 @@ impl StoreState {
         let record = &mut self.record;
         let may_raise = below > Timestamp::ZERO && record.may_raise && record.closed >= below;
         if may_raise {
-            let members = record.members;
-            record.answered = ShownBelow { below, members };
+            let epoch = record.epoch;
+            record.answered = ShownBelow { below, epoch };
             record.answered_to = record.token;
         }
         SessionAnswer::Synced { may_raise }
@@ -433,10 +435,10 @@ impl StoreState {
         }
         record.gc_threshold = gc_threshold;
         if record.answered.below >= gc_threshold {
-            let members = record.answered.members;
+            let epoch = record.answered.epoch;
             record.non_owned = ShownBelow {
                 below: gc_threshold,
-                members,
+                epoch,
             };
             return Heard::Known;
         }

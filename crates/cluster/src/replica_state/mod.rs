@@ -1,5 +1,5 @@
-//! Whether this node's store is a voter: whether it still has every write that it acknowledged, as
-//! far as its peers know.
+//! Decides whether a store is a voter: whether it still has every write that it acknowledged, as
+//! far as its peers know. The crate `membership` keeps what it decides by.
 //!
 //! A node whose disk was lost comes back with an empty store, and one whose folder was restored
 //! from a copy comes back with an old store. If its reads counted, a quorum with it could miss

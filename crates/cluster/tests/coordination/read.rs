@@ -1,6 +1,6 @@
 //! Golden cases of the coordination of reads.
 //!
-//! Events: `read A/F [prefer R..]` begins, with `A/F` as [`script::quorum`] reads it; `R has VERSION`, `R missed WHY`, `R
+//! Events: `read A/F [prefer R..]` begins, as `read-for-condition` does for a conditional write, with `A/F` as [`script::quorum`] reads it; `R has VERSION`, `R missed WHY`, `R
 //! repaired [newer T|unknown T]`, `R repair missed WHY`, `R slow`, `resumed` and `deadline` go on; `receipt`
 //! tells what became of it, `freshest` the merged answer.
 //!
@@ -70,7 +70,12 @@ fn a_read_asks_anew_a_bounded_number_of_times() {
 fn step(machine: &mut Option<Machine>, event: &str) -> String {
     let mut actions = ReadActions::new();
     let words: Vec<&str> = event.split(' ').collect();
-    if let ["read", replicas, ref prefer @ ..] = words[..] {
+    if let [
+        kind @ ("read" | "read-for-condition"),
+        replicas,
+        ref prefer @ ..,
+    ] = words[..]
+    {
         let quorum = script::quorum(replicas);
         let from = quorum.replicas().from;
         let mut preference: Vec<ReplicaIndex> = prefer
@@ -80,7 +85,11 @@ fn step(machine: &mut Option<Machine>, event: &str) -> String {
         if preference.is_empty() {
             preference.extend(quorum.indexes());
         }
-        let read = Read::start(quorum, preference, &mut actions);
+        let start = match kind {
+            "read" => Read::start,
+            _ => Read::start_for_condition,
+        };
+        let read = start(quorum, preference, &mut actions);
         return tell(&actions, &machine.insert(Machine { read, from }).read, from);
     }
     let Machine { read, from } = machine.as_mut().unwrap();

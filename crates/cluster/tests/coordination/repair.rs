@@ -18,13 +18,13 @@
 
 use crate::script;
 use base::Timestamp;
-use cluster::NodeId;
 use cluster::comparison::Pair;
 use cluster::repair::{
     Admission, Arriving, Compared, Next, SESSION_IDLE_MAX, Session, SessionAction, SessionAnswer,
     SessionEvent, SessionRequest, Shown, StoreAction, StoreEvent, StoreRecord, StoreState, Token,
     Way,
 };
+use cluster::{Epoch, NodeId};
 use std::time::Duration;
 
 struct Store {
@@ -121,9 +121,11 @@ fn store_step(store: &mut Option<Store>, event: &str) -> String {
 
 fn request_of(words: &[&str]) -> SessionRequest {
     match *words {
-        ["begin"] => SessionRequest::Begin { members: 1 },
-        ["begin", "members", members] => SessionRequest::Begin {
-            members: members.parse().unwrap(),
+        ["begin"] => SessionRequest::Begin {
+            epoch: Epoch::new(1),
+        },
+        ["begin", "epoch", epoch] => SessionRequest::Begin {
+            epoch: Epoch::new(epoch.parse().unwrap()),
         },
         ["close", below, "gc", gc, ref rest @ ..] => SessionRequest::Close {
             below: timestamp(below),
@@ -203,7 +205,7 @@ fn session_step(session: &mut Option<Session>, event: &str) -> String {
             let away: Vec<usize> = away.iter().filter_map(|word| word.parse().ok()).collect();
             let nodes: usize = nodes.parse().unwrap();
             let up = (0..nodes).map(|node| (NodeId::new(node as u8), !away.contains(&node)));
-            Session::start(token(of), 1, up, None)
+            Session::start(token(of), Epoch::new(1), up, None)
         }
         [
             "resume",
@@ -219,7 +221,7 @@ fn session_step(session: &mut Option<Session>, event: &str) -> String {
                 unequal: unequal.iter().skip(1).map(|word| pair(word)).collect(),
             };
             let up = (0..nodes.parse().unwrap()).map(|node| (NodeId::new(node), true));
-            Session::start(token(of), 1, up, Some(shown))
+            Session::start(token(of), Epoch::new(1), up, Some(shown))
         }
         ["shown"] => {
             let shown = session.as_ref().unwrap().shown();

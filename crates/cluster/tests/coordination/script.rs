@@ -34,8 +34,7 @@ pub(crate) fn decision(decision: cluster::Decision) -> String {
 
 /// `A/F`.
 pub(crate) fn replicas(text: &str) -> cluster::Replicas {
-    let (ack, from) = text.split_once('/').unwrap();
-    cluster::Replicas::new(ack.parse().unwrap(), from.parse().unwrap()).unwrap()
+    text.parse().unwrap()
 }
 
 /// `A/F`, and in a change `A/F>RRR:old` or `A/F>RRR:new`: the replicas in the new list, which are

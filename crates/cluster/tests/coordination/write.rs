@@ -26,7 +26,7 @@ fn step(machine: &mut Option<Machine>, event: &str) -> String {
     if let ["write", replicas, "timestamp", at, ref down @ ..] = words[..] {
         let replicas = script::quorum(replicas);
         let write = Write::start(replicas, timestamp(at), down_reason(down), &mut actions);
-        let round = Round::First;
+        let round = Round::FIRST;
         *machine = Some(Machine { write, round });
         return tell(&actions, round);
     }
@@ -41,12 +41,12 @@ fn step(machine: &mut Option<Machine>, event: &str) -> String {
             };
         }
         ["pushed", at, ref down @ ..] => {
-            machine.round = Round::Second;
+            machine.round = Round::SECOND;
             let write = &mut machine.write;
             write.pushed(timestamp(at), down_reason(down), &mut actions);
         }
         ["first:", ref rest @ ..] => {
-            let event = read_event(rest, Round::First);
+            let event = read_event(rest, Round::FIRST);
             machine.write.step(event, &mut actions);
         }
         ref words => {

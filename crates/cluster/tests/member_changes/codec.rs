@@ -6,13 +6,20 @@ use cluster::layout::{Change, ClusterId, JoinedStore, Joiner, LIST_BYTES_MAX, Me
 use cluster::{Member, NODES_MAX, NodeId, NodeSet, Replicas};
 use fastrand::Rng;
 
-fn list_of(members: usize, name_bytes: usize) -> MemberList {
+fn members_of(members: usize, name_bytes: usize) -> Vec<Member> {
     let member = |number: usize| -> Member {
         let name = format!("{number:0name_bytes$}");
         format!("{name}=http://host-{number}:80").parse().unwrap()
     };
-    let members = (0..members).map(member).collect();
-    MemberList::founding(ClusterId::new(1 << 60), members, Replicas::quorum(2)).unwrap()
+    (0..members).map(member).collect()
+}
+
+fn founding(members: Vec<Member>) -> Option<MemberList> {
+    MemberList::founding(ClusterId::new(1 << 60), members, Replicas::quorum(2))
+}
+
+fn list_of(members: usize, name_bytes: usize) -> MemberList {
+    founding(members_of(members, name_bytes)).unwrap()
 }
 
 /// A list in a change, with all that a member can have.
@@ -42,8 +49,15 @@ fn bytes_of(list: &MemberList) -> Vec<u8> {
 
 #[test]
 fn a_list_is_its_bytes() {
-    let largest = list_of(NODES_MAX, Member::NAME_BYTES_MAX);
-    for list in [list_of(2, 1), changing(), largest] {
+    let first = changing().members()[0].member.name().to_owned();
+    let forced = changing().forced(&[first], ClusterId::new(3), NodeSet::default());
+    let lists = [
+        list_of(2, 1),
+        changing(),
+        forced.unwrap(),
+        list_of(NODES_MAX, 200),
+    ];
+    for list in lists {
         let bytes = bytes_of(&list);
         assert!(bytes.len() <= LIST_BYTES_MAX);
         let mut reader = ByteReader::new(&bytes);
@@ -55,6 +69,15 @@ fn a_list_is_its_bytes() {
         let mut reader = ByteReader::new(&bytes[..end]);
         assert_eq!(MemberList::decode(&mut reader), None, "{end}");
     }
+}
+
+/// A list travels in one frame.
+#[test]
+fn what_is_longer_than_a_frame_is_no_list() {
+    assert_eq!(
+        founding(members_of(NODES_MAX, Member::NAME_BYTES_MAX)),
+        None
+    );
 }
 
 /// The format is on disk and on the wire.

@@ -1,12 +1,11 @@
 //! The drivers of all nodes: commands are answered, changes end though drivers die at any step, and
 //! for each epoch one list is decided.
 
+use super::names::{NAMES, joiner, joiners, member, names_of};
 use cluster::layout::driver::{Driver, DriverAction, DriverEvent};
 use cluster::layout::paxos::{Acceptor, VoteAnswer, VoteRequest};
-use cluster::layout::{
-    Change, ClusterId, Epoch, JoinedStore, Joiner, MemberList, MemberReport, Phase,
-};
-use cluster::{Member, NodeId, NodeSet, NodeTable, Replicas, WhichList};
+use cluster::layout::{Change, ClusterId, Epoch, MemberList, MemberReport, Phase};
+use cluster::{NodeId, NodeSet, NodeTable, Replicas, WhichList};
 use fastrand::Rng;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -44,12 +43,6 @@ struct World {
     /// How often each command was answered.
     answered: BTreeMap<u64, u32>,
     succeeded: u32,
-}
-
-const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
-
-fn member(name: &str) -> Member {
-    format!("{name}=http://{name}:80").parse().unwrap()
 }
 
 impl World {
@@ -215,21 +208,8 @@ impl World {
         }
         let id = members[self.rng.usize(0..members.len())];
         let list = self.nodes.get(id).unwrap().list.clone();
-        let names: Vec<String> = list
-            .members()
-            .iter()
-            .map(|it| it.member.name().to_owned())
-            .collect();
-        let free = NAMES.iter().filter(|name| list.named(name).is_none());
-        let joiner = |name: &&str| Joiner {
-            member: member(name),
-            zone: None,
-            store: JoinedStore {
-                store_id: 1,
-                start: 1,
-            },
-        };
-        let join: Vec<Joiner> = free.take(self.rng.usize(0..2)).map(joiner).collect();
+        let names = names_of(&list);
+        let join = joiners(&list, self.rng.usize(0..2));
         let leave = self.rng.usize(0..names.len());
         let change = match self.rng.u8(0..5) {
             0 => Change::Abort,
@@ -347,14 +327,7 @@ fn nodes_take_turns() {
         DriverEvent::Asked {
             command: 1,
             change: Change::Members {
-                join: vec![Joiner {
-                    member: member("z"),
-                    zone: None,
-                    store: JoinedStore {
-                        store_id: 1,
-                        start: 1,
-                    },
-                }],
+                join: vec![joiner("z")],
                 leave: Vec::new(),
                 are_dead: false,
             },

@@ -12,8 +12,8 @@
 //! dead.
 
 use cluster::layout::{
-    Change, ClusterId, JoinedStore, Joiner, ListedMember, Lists, MemberList, MemberReport,
-    Progress, Reports,
+    Change, ChangeProgress, ClusterId, JoinedStore, Joiner, ListedMember, Lists, MemberList,
+    MemberReport, Reports,
 };
 use cluster::{Member, NodeId, NodeSet, Replicas};
 use std::fmt::Write;
@@ -34,8 +34,7 @@ fn member(name: &str) -> Member {
 }
 
 fn pair(text: &str) -> Replicas {
-    let (ack, from) = text.split_once('/').unwrap();
-    Replicas::new(ack.parse().unwrap(), from.parse().unwrap()).unwrap()
+    text.parse().unwrap()
 }
 
 fn step(cluster: &mut Option<Cluster>, event: &str) -> String {
@@ -73,6 +72,12 @@ fn step(cluster: &mut Option<Cluster>, event: &str) -> String {
         }),
         ["pair", of] => cluster.change(&Change::Pair(pair(of))),
         ["abort"] => cluster.change(&Change::Abort),
+        ["force", ref names @ ..] => cluster.force(names),
+        ["decides", ref names @ ..] => {
+            let nodes = names.iter().map(|name| cluster.id(name)).collect();
+            let decides = cluster.list.is_majority(nodes);
+            if decides { "yes" } else { "no" }.to_owned()
+        }
         ["answer", ref names @ ..] => {
             cluster.answer = names.iter().map(|name| cluster.id(name)).collect();
             "noted".to_owned()
@@ -96,7 +101,7 @@ fn step(cluster: &mut Option<Cluster>, event: &str) -> String {
         }
         ["wait?"] => cluster.progress(),
         ["next"] => {
-            let Progress::Ready(next) = cluster.list.progress(&cluster.reports) else {
+            let ChangeProgress::Ready(next) = cluster.list.progress(&cluster.reports) else {
                 return cluster.progress();
             };
             cluster.decide(*next)
@@ -142,6 +147,21 @@ impl Cluster {
         }
     }
 
+    fn force(&mut self, names: &[&str]) -> String {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let cluster = ClusterId::new(self.list.cluster().as_u64() + 1);
+        let forced = self.list.forced(&names, cluster, self.answer);
+        match forced {
+            Ok(next) => {
+                assert!(!next.may_follow(&self.list));
+                assert_eq!(next.forced_from(), Some(self.list.cluster()));
+                self.list = next;
+                tell(&self.list)
+            }
+            Err(refusal) => format!("refused: {refusal}"),
+        }
+    }
+
     fn decide(&mut self, next: MemberList) -> String {
         assert!(
             next.may_follow(&self.list),
@@ -171,9 +191,9 @@ impl Cluster {
 
     fn progress(&self) -> String {
         match self.list.progress(&self.reports) {
-            Progress::Stable => "nothing to do".to_owned(),
-            Progress::Ready(next) => format!("ready: {}", tell(&next)),
-            Progress::Waits(waits_for) => {
+            ChangeProgress::Stable => "nothing to do".to_owned(),
+            ChangeProgress::Ready(next) => format!("ready: {}", tell(&next)),
+            ChangeProgress::Waits(waits_for) => {
                 let mut told = "waits".to_owned();
                 if !waits_for.reports.is_empty() {
                     let _ = write!(told, ", reports: {}", self.names(waits_for.reports));

@@ -16,6 +16,7 @@ mod codec;
 mod driver;
 mod golden;
 mod model;
+mod names;
 mod paxos;
 #[path = "../golden/run.rs"]
 mod run;

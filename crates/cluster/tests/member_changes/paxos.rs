@@ -1,13 +1,14 @@
 //! Random interleavings of many attempts to change the list of members. For each epoch at most one
 //! list is decided, whatever is lost, whoever crashes, and though the members change meanwhile.
 
+use super::names::{NAMES, joiners, member, names_of};
 use cluster::layout::paxos::{
     Acceptor, AttemptEnd, Ballot, Proposer, ProposerAction, VoteAnswer, VoteRequest,
 };
 use cluster::layout::{
-    Change, ClusterId, Epoch, JoinedStore, Joiner, MemberList, MemberReport, Progress, Reports,
+    Change, ChangeProgress, ClusterId, Epoch, MemberList, MemberReport, Reports,
 };
-use cluster::{Member, NodeId, NodeSet, NodeTable, Replicas};
+use cluster::{NodeId, NodeSet, NodeTable, Replicas};
 use fastrand::Rng;
 use std::collections::BTreeMap;
 
@@ -50,12 +51,6 @@ struct World {
     violation: Option<String>,
 }
 
-const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
-
-fn member(name: &str) -> Member {
-    format!("{name}=http://{name}:80").parse().unwrap()
-}
-
 impl World {
     fn new(seed: u64, bug: Option<Bug>) -> Self {
         let mut rng = Rng::with_seed(seed);
@@ -93,25 +88,12 @@ impl World {
             };
             reports.record(it.id, report);
         }
-        if let Progress::Ready(next) = list.progress(&reports)
+        if let ChangeProgress::Ready(next) = list.progress(&reports)
             && self.rng.u8(0..4) > 0
         {
             return Some(*next);
         }
-        let names: Vec<String> = list
-            .members()
-            .iter()
-            .map(|it| it.member.name().to_owned())
-            .collect();
-        let free = NAMES.iter().filter(|name| list.named(name).is_none());
-        let joiner = |name: &&str| Joiner {
-            member: member(name),
-            zone: None,
-            store: JoinedStore {
-                store_id: 1,
-                start: 1,
-            },
-        };
+        let names = names_of(list);
         let leave = match self.rng.u8(0..2) {
             0 => Vec::new(),
             _ => vec![names[self.rng.usize(0..names.len())].clone()],
@@ -119,7 +101,7 @@ impl World {
         let change = match self.rng.u8(0..5) {
             0 => Change::Abort,
             _ => Change::Members {
-                join: free.take(self.rng.usize(0..3)).map(joiner).collect(),
+                join: joiners(list, self.rng.usize(0..3)),
                 leave,
                 are_dead: self.rng.bool(),
             },

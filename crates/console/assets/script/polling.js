@@ -29,6 +29,8 @@ const state = {
   advice: null,
   /** Why there is no newer one, if there is none. */
   adviceFailure: null,
+  /** The list of members, and how far a change of it is; null on a node alone. */
+  members: null,
   /** What each node said of itself last, by name: `status`, `report`, when that was, and the round. */
   accounts: new Map(),
   /** How often all nodes were asked how they are. */
@@ -131,6 +133,7 @@ async function pollCluster() {
   if (seen) state.round = round;
   state.advice = seen?.advice ?? state.advice;
   state.adviceFailure = seen ? null : answer;
+  if (seen) state.members = seen.members ?? null;
   const isShown = state.failure !== null && seen;
   state.view = isShown ? (seen.nodes.find(({ name }) => name === seen.asked_by)?.status ?? null) : null;
   draw();

@@ -4,8 +4,8 @@
 
 mod version;
 
-use crate::admin::print;
 use crate::failure::Failure;
+use crate::stdout::print;
 use clap::{Args, Command, Subcommand};
 use clap_complete::Shell;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! `kvorum version`: which build this is, and what it writes and reads.
 
-use crate::admin::{print_json, print_lines};
 use crate::failure::Failure;
+use crate::stdout::{print_json, print_lines};
 use clap::Args;
 use serde::Serialize;
 use server::{FEATURES, Format, formats};

@@ -1,11 +1,12 @@
 //! `kvorum admin compact`.
 
 use super::status::{Member, members};
-use super::target::{ANSWER_BYTES_MAX, Target, print_json, print_lines};
+use super::target::{ANSWER_BYTES_MAX, Target};
 use super::waiting::Compactions;
 use crate::access::Access;
 use crate::failure::Failure;
 use crate::node_client::{NodeRequest, refusal};
+use crate::stdout::{print_json, print_lines};
 use clap::Args;
 use cluster::NodeUrl;
 use serde::{Deserialize, Serialize};

@@ -205,11 +205,11 @@ fn compaction(status: &Status) -> Option<CompactionOverview> {
 
 fn last_equal(status: &Status) -> Vec<LastEqualOverview> {
     let others = status.others();
-    let clean = others.map(|member| LastEqualOverview {
+    let last = others.map(|member| LastEqualOverview {
         name: member.name.clone(),
         seconds_ago: status.seconds_since(member.last_repair_unix_ms),
     });
-    clean.collect()
+    last.collect()
 }
 
 fn running(status: &Status) -> Vec<RepairOverview> {

@@ -1,9 +1,10 @@
 //! `kvorum admin repair`.
 
-use super::target::{ANSWER_BYTES_MAX, Target, print_json, print_lines};
+use super::target::{ANSWER_BYTES_MAX, Target};
 use super::waiting::show_repair;
 use crate::failure::Failure;
 use crate::node_client::{NodeRequest, refusal};
+use crate::stdout::{print_json, print_lines};
 use clap::Args;
 use serde::Deserialize;
 use std::time::Duration;
@@ -37,7 +38,7 @@ struct Repair {
     kind: String,
     joined: bool,
     #[serde(default)]
-    clean: Option<bool>,
+    equal: Option<bool>,
     #[serde(default)]
     ranges: u64,
     #[serde(default)]
@@ -88,10 +89,10 @@ pub(super) fn run(options: &RepairOptions) -> Result<(), Failure> {
         print_json(&json)?;
     }
     let line = describe(&repair);
-    if repair.clean == Some(false) {
+    if repair.equal == Some(false) {
         return Err(Failure::failed(line));
     }
-    if wait && repair.clean.is_none() {
+    if wait && repair.equal.is_none() {
         return Err(Failure::failed(format!(
             "{node} stopped before the repair ended: see 'kvorum admin status'"
         )));
@@ -115,7 +116,7 @@ pub(super) fn repair_of_kind(kind: &str) -> String {
 /// What a node has answered, as one line.
 fn describe(repair: &Repair) -> String {
     let kind = repair_of_kind(&repair.kind);
-    let Some(is_clean) = repair.clean else {
+    let Some(are_equal) = repair.equal else {
         let begun = if repair.joined {
             format!("{kind} was already running")
         } else {
@@ -129,7 +130,7 @@ fn describe(repair: &Repair) -> String {
         differing => format!("two nodes differed {}", counted(differing, "time")),
     };
     let found = format!("{kind} has compared {ranges}, in which {differing}");
-    if is_clean {
+    if are_equal {
         match &repair.held_back {
             None => format!("{found}; all nodes are equal"),
             Some(why) => format!(
@@ -160,14 +161,14 @@ mod tests {
         assert!(begun.starts_with("a full repair has started"), "{begun}");
         let joined = described(r#"{"kind":"full","joined":true,"state":"running"}"#);
         assert!(joined.contains("already running"), "{joined}");
-        let clean = described(
-            r#"{"kind":"incremental","joined":false,"state":"ended","clean":true,"ranges":7,
+        let equal = described(
+            r#"{"kind":"incremental","joined":false,"state":"ended","equal":true,"ranges":7,
                 "ranges_differing":0,"pairs":3,"pairs_equal":3}"#,
         );
-        assert!(clean.contains("7 ranges, in which no two nodes differed"));
-        assert!(clean.ends_with("all nodes are equal"), "{clean}");
+        assert!(equal.contains("7 ranges, in which no two nodes differed"));
+        assert!(equal.ends_with("all nodes are equal"), "{equal}");
         let held_back = described(
-            r#"{"kind":"full","joined":false,"state":"ended","clean":true,"ranges":7,
+            r#"{"kind":"full","joined":false,"state":"ended","equal":true,"ranges":7,
                 "ranges_differing":0,"pairs":3,"pairs_equal":3,
                 "held_back":{"nodes":["c"],"text":"c has a wrong clock"}}"#,
         );
@@ -175,11 +176,11 @@ mod tests {
             held_back.ends_with("has not risen: c has a wrong clock"),
             "{held_back}"
         );
-        let unclean = described(
-            r#"{"kind":"incremental","joined":false,"state":"ended","clean":false,"ranges":7,
+        let unequal = described(
+            r#"{"kind":"incremental","joined":false,"state":"ended","equal":false,"ranges":7,
                 "ranges_differing":2,"pairs":3,"pairs_equal":1}"#,
         );
-        assert!(unclean.contains("two nodes differed 2 times"), "{unclean}");
-        assert!(unclean.contains("only 1 of 3 pairs"), "{unclean}");
+        assert!(unequal.contains("two nodes differed 2 times"), "{unequal}");
+        assert!(unequal.contains("only 1 of 3 pairs"), "{unequal}");
     }
 }

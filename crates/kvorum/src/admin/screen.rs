@@ -52,7 +52,7 @@ const STATE_HEAD: [&str; 7] = [
     "version",
     "state",
     "replica state",
-    "hints",
+    "hints for it",
     "last repair",
 ];
 
@@ -107,7 +107,8 @@ fn quorum_line(quorum: &QuorumOverview) -> Line {
         writers,
         failures_tolerated,
     } = quorum;
-    let mut count = format!("{voters} of {} vote", counted(*nodes as u64, "node"));
+    let verb = if *nodes == 1 { "votes" } else { "vote" };
+    let mut count = format!("{voters} of {} {verb}", counted(*nodes as u64, "node"));
     if writers < voters {
         count += &format!(", and {writers} of them can store puts");
     }
@@ -148,7 +149,7 @@ fn table<const N: usize>(
 fn tone_of(node: &NodeOverview) -> Tone {
     match (&*node.state, node.replica_state.as_deref()) {
         ("serving", Some("voter" | "forced_voter")) => Tone::Plain,
-        ("serving" | "stopping", _) => Tone::Warn,
+        ("serving" | "stopping" | "waiting to join", _) => Tone::Warn,
         _ => Tone::Bad,
     }
 }
@@ -170,16 +171,26 @@ fn last_repair(node: &NodeOverview) -> String {
     if let Some(never) = node
         .last_equal
         .iter()
-        .find(|clean| clean.seconds_ago.is_none())
+        .find(|last| last.seconds_ago.is_none())
     {
         return format!("never with {}", never.name);
     }
     let oldest = node
         .last_equal
         .iter()
-        .filter_map(|clean| clean.seconds_ago)
+        .filter_map(|last| last.seconds_ago)
         .max();
     known(oldest.map(|seconds| format!("{} ago", span(seconds))))
+}
+
+/// How far a clock is ahead, roughly from a minute on.
+fn clock_ahead(ahead_ms: i64) -> String {
+    let seconds = ahead_ms.unsigned_abs() / 1000;
+    if seconds < 60 {
+        return format!("{ahead_ms:+} ms");
+    }
+    let sign = if ahead_ms < 0 { '-' } else { '+' };
+    format!("{sign}{}", span(seconds))
 }
 
 fn load_row(node: &NodeOverview) -> [String; LOAD_HEAD.len()] {
@@ -192,7 +203,7 @@ fn load_row(node: &NodeOverview) -> [String; LOAD_HEAD.len()] {
         known(report.and_then(|report| report.writes.as_ref()).map(p99)),
         known(report.map(|report| bytes(report.data_bytes as f64))),
         known(report.and_then(disk_free)),
-        known(node.clock_ahead_ms.map(|ahead| format!("{ahead:+} ms"))),
+        known(node.clock_ahead_ms.map(clock_ahead)),
         known(node.certificate_seconds_left.map(|left| match left {
             0 => "expired".to_owned(),
             left => format!("{} left", span(left)),
@@ -300,7 +311,7 @@ mod tests {
         }
     }
 
-    fn clean(name: &str, seconds_ago: Option<u64>) -> LastEqualOverview {
+    fn last_equal(name: &str, seconds_ago: Option<u64>) -> LastEqualOverview {
         LastEqualOverview {
             name: name.to_owned(),
             seconds_ago,
@@ -344,7 +355,7 @@ mod tests {
                 copies: 3,
                 age_seconds: Some(1_036_800),
             }),
-            last_equal: vec![clean("b", Some(180)), clean("c", Some(7))],
+            last_equal: vec![last_equal("b", Some(180)), last_equal("c", Some(7))],
             ..serving("a", "voter")
         };
         let expired = NodeOverview {
@@ -361,7 +372,7 @@ mod tests {
                 copies: 1,
                 age_seconds: None,
             }),
-            last_equal: vec![clean("a", Some(180)), clean("north-2", None)],
+            last_equal: vec![last_equal("a", Some(180)), last_equal("north-2", None)],
             ..serving("b", "learner")
         };
         let down = NodeOverview {
@@ -404,19 +415,19 @@ mod tests {
             (Tone::Plain, ""),
             (
                 Tone::Plain,
-                "node     URL               version  state        replica state  hints  last repair",
+                "node     URL               version  state        replica state  hints for it  last repair",
             ),
             (
                 Tone::Plain,
-                "a        http://a:1        0.1.0    serving      voter          12     3m ago",
+                "a        http://a:1        0.1.0    serving      voter          12            3m ago",
             ),
             (
                 Tone::Warn,
-                "b        http://b:1        0.1.0    serving      learner        0      never with north-2",
+                "b        http://b:1        0.1.0    serving      learner        0             never with north-2",
             ),
             (
                 Tone::Bad,
-                "north-2  http://north-2:1  -        unreachable  -              0      -",
+                "north-2  http://north-2:1  -        unreachable  -              0             -",
             ),
             (Tone::Plain, ""),
             (
@@ -486,12 +497,21 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_is_far_off_is_shown_roughly() {
+        let shown = [0, 3, -59_999, 60_000, 5_399_999, -7_200_000].map(clock_ahead);
+        assert_eq!(
+            shown,
+            ["+0 ms", "+3 ms", "-59999 ms", "+60s", "+89m", "-2h"]
+        );
+    }
+
+    #[test]
     fn the_first_line_says_how_many_nodes_may_fail() {
         for (states, tone, text) in [
             (
                 &["voter"][..],
                 Tone::Good,
-                "1 of 1 node vote: none may fail",
+                "1 of 1 node votes: none may fail",
             ),
             (&["voter"; 3], Tone::Good, "3 of 3 nodes vote: 1 may fail"),
             (&["voter"; 5], Tone::Good, "5 of 5 nodes vote: 2 may fail"),

@@ -1,9 +1,10 @@
 //! `kvorum admin set-aside`: what a node has set aside, because it may have been deleted.
 
-use super::target::{ANSWER_BYTES_MAX, Target, print, print_lines};
+use super::target::{ANSWER_BYTES_MAX, Target, is_confirmed, query_form};
 use crate::access::Access;
 use crate::failure::Failure;
 use crate::node_client::{NodeRequest, refusal};
+use crate::stdout::{print, print_lines};
 use base::Timestamp;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -11,7 +12,6 @@ use clap::{Args, Subcommand};
 use client::{parse_percent, percent_form};
 use cluster::NodeUrl;
 use serde::{Deserialize, Serialize};
-use std::io::{self, BufRead};
 use std::time::Duration;
 use units::{bytes, counted};
 
@@ -224,15 +224,6 @@ fn nothing_set_aside(node: &NodeUrl) -> String {
     format!("{node} has set nothing aside; name another node with --url to ask it")
 }
 
-/// Asks on the terminal. The answer has to be `yes`.
-fn is_confirmed(question: &str) -> Result<bool, Failure> {
-    print(&format!("{question} Write yes to go on: "))?;
-    let mut answer = String::new();
-    let read = io::stdin().lock().read_line(&mut answer);
-    read.map_err(|error| Failure::failed(format!("cannot read the answer: {error}")))?;
-    Ok(answer.trim() == "yes")
-}
-
 /// Gives all copies of a node, page by page. Returns the first page.
 fn each_copy(
     node: &NodeUrl,
@@ -282,11 +273,6 @@ fn send(
         return Err(refusal(node, answer.status, &answer.body));
     }
     serde_json::from_slice(&answer.body).map_err(|error| other_server(node, &error))
-}
-
-/// Bytes as a part of a query.
-fn query_form(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("%{byte:02X}")).collect()
 }
 
 fn other_server(node: &NodeUrl, error: &serde_json::Error) -> Failure {

@@ -2,10 +2,11 @@
 
 use super::overview::Overview;
 use super::screen::{self, Line, Tone};
-use super::target::{ANSWER_BYTES_MAX, Target, print, print_json};
+use super::target::{ANSWER_BYTES_MAX, Target};
 use crate::access::Access;
 use crate::failure::Failure;
 use crate::node_client::{NodeRequest, refusal};
+use crate::stdout::{print, print_json};
 use crate::text::of_lines;
 use crate::values::{TimeSpan, span};
 use api::cluster::{Advice, Cluster, Severity};

@@ -3,13 +3,25 @@
 use crate::access::{Access, AccessOptions};
 use crate::failure::Failure;
 use crate::node_client::{NodeRequest, refusal};
-use crate::text;
+use crate::stdout::print;
 use crate::values::url;
 use clap::Args;
 use cluster::NodeUrl;
-use serde::Serialize;
-use std::io::{self, Write};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use std::io::{self, BufRead};
 use std::time::Duration;
+
+/// What has a meaning in a query.
+const NOT_PLAIN: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// Text or bytes as a value in a query.
+pub(super) fn query_form(value: &(impl AsRef<[u8]> + ?Sized)) -> String {
+    percent_encode(value.as_ref(), NOT_PLAIN).to_string()
+}
 
 /// The longest response that is read, in bytes: far above any status.
 pub(super) const ANSWER_BYTES_MAX: u64 = 16 << 20;
@@ -85,25 +97,21 @@ fn none_answers(failures: &[(String, Failure)]) -> Failure {
     }
 }
 
-/// Writes JSON for programs to stdout.
-pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
-    let json = serde_json::to_string_pretty(value)
-        .map_err(|error| Failure::failed(format!("cannot write JSON: {error}")))?;
-    print(&format!("{json}\n"))
+/// Asks on the terminal. The answer has to be `yes`.
+pub(super) fn is_confirmed(question: &str) -> Result<bool, Failure> {
+    is_written(question, "yes")
 }
 
-/// Writes lines for people to stdout.
-pub(crate) fn print_lines(lines: impl IntoIterator<Item = impl AsRef<str>>) -> Result<(), Failure> {
-    print(&text::of_lines(lines))
-}
-
-/// Writes to stdout.
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    let mut stdout = io::stdout().lock();
-    stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-        .map_err(|error| Failure::failed(format!("cannot write to stdout: {error}")))
+/// Asks a question, and whether the answer is this text, which stands for what is left or lost.
+///
+/// # Errors
+/// As [`is_confirmed`].
+pub(super) fn is_written(question: &str, text: &str) -> Result<bool, Failure> {
+    print(&format!("{question} Write {text} to go on: "))?;
+    let mut answer = String::new();
+    let read = io::stdin().lock().read_line(&mut answer);
+    read.map_err(|error| Failure::failed(format!("cannot read the answer: {error}")))?;
+    Ok(answer.trim() == text)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use crate::node_client::NodeRequest;
 use cli::progress::{Progress, Stage};
 use cluster::NodeUrl;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::{Mutex, PoisonError};
@@ -14,6 +15,9 @@ use units::{bytes, counted};
 
 /// How often a node is asked.
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Where it says how far its work is.
+const STATUS: &str = "/v0/status";
 
 /// How long it may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
@@ -72,14 +76,32 @@ struct CompactionWork {
     merged_bytes: u64,
 }
 
+/// What a node says of the backup that it makes.
+#[derive(Clone, Debug, Deserialize)]
+struct BackupStatus {
+    running: Option<BackupWork>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct BackupWork {
+    bytes: u64,
+    done_bytes: u64,
+}
+
 /// Shows how far a repair is, as the node says that coordinates it.
 pub(super) async fn show_repair(node: &NodeUrl, access: &Access, is_full: bool) -> Infallible {
     let mut progress = Progress::new();
-    watch(node, access, progress.is_shown(), |status| {
-        if let Some(stage) = stage_of_repair(&status.repair, status.clock.unix_ms, is_full) {
-            progress.show(|_| stage);
-        }
-    })
+    watch(
+        node,
+        access,
+        STATUS,
+        progress.is_shown(),
+        |status: WorkStatus| {
+            if let Some(stage) = stage_of_repair(&status.repair, status.clock.unix_ms, is_full) {
+                progress.show(|_| stage);
+            }
+        },
+    )
     .await
 }
 
@@ -138,7 +160,7 @@ impl Compactions {
     pub(super) async fn show(&self, name: &str, node: &NodeUrl, access: &Access) -> Infallible {
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_shown = lock().is_shown;
-        watch(node, access, is_shown, |status| {
+        watch(node, access, STATUS, is_shown, |status: WorkStatus| {
             let Some(compaction) = status.store.compaction else {
                 return;
             };
@@ -166,12 +188,41 @@ fn stage_of_compactions<'a>(nodes: impl Iterator<Item = &'a (u64, u64)>) -> Stag
     }
 }
 
-/// Hands each status of a node to `seen`, if it `is_shown`; whoever waits for the node ends it.
-async fn watch(
+/// Shows how far a backup is, as the node says that coordinates it.
+pub(super) async fn show_backup(node: &NodeUrl, access: &Access) -> Infallible {
+    let mut progress = Progress::new();
+    let is_shown = progress.is_shown();
+    watch(
+        node,
+        access,
+        "/v0/admin/backups",
+        is_shown,
+        |status: BackupStatus| {
+            if let Some(running) = status.running {
+                progress.show(|_| stage_of_backup(&running));
+            }
+        },
+    )
+    .await
+}
+
+/// How far a backup is. How much there is is known once all nodes have written what they had in
+/// memory.
+fn stage_of_backup(running: &BackupWork) -> Stage {
+    let (all, done) = (running.bytes as f64, running.done_bytes as f64);
+    Stage {
+        share: (all > 0.0).then(|| (done / all).min(SHARE_MAX)),
+        text: format!("{} of {} stored", bytes(done), bytes(all)),
+    }
+}
+
+/// Hands each answer of a node to `seen`, if it `is_shown`; whoever waits for the node ends it.
+async fn watch<T: DeserializeOwned>(
     node: &NodeUrl,
     access: &Access,
+    target: &str,
     is_shown: bool,
-    mut seen: impl FnMut(WorkStatus),
+    mut seen: impl FnMut(T),
 ) -> Infallible {
     loop {
         if !is_shown {
@@ -183,7 +234,7 @@ async fn watch(
             access,
             is_named: false,
             method: "GET",
-            target: "/v0/status",
+            target,
             headers: &[],
             time_max: ANSWER_MAX,
             answer_bytes_max: ANSWER_BYTES_MAX,
@@ -233,6 +284,16 @@ mod tests {
         let shown = stage_of_repair(&repair(stalled), 2000, true);
         let text = "0 B received; it stands still, because it is full";
         assert_eq!(shown, stage(None, text));
+    }
+
+    #[test]
+    fn a_backup_is_as_far_as_what_is_stored() {
+        let stage = |bytes, done_bytes| stage_of_backup(&BackupWork { bytes, done_bytes });
+        let half = stage(4 << 20, 2 << 20);
+        assert_eq!(half.share, Some(0.5));
+        assert_eq!(half.text, "2.00 MiB of 4.00 MiB stored");
+        assert_eq!(stage(0, 0).share, None);
+        assert_eq!(stage(7, 7).share, Some(0.99));
     }
 
     #[test]

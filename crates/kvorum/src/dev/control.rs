@@ -11,6 +11,10 @@
 //!
 //! request:  console\n
 //! answer:   done URL\n               done http://127.0.0.1:40001/#dev=…
+//!
+//! request:  add\n or remove NUMBER\n, or remove\n
+//! answer:   said LINE\n …            said copying: waits for node-4 to have the data of node-1
+//!           done LINE\n              done node-4 has joined, …
 //! ```
 //!
 //! Signals to process IDs would not work: only the parent of a process can be sure that the ID has
@@ -20,25 +24,20 @@
 //! that an earlier process left behind is not in use. Only the user who runs the
 //! cluster, and root, may send commands.
 
+use super::actions::{CommandResult, NodeAction, NodeState, Supervisor};
+use super::folder::{open_folder, short_path};
+use super::member_orders::{MemberChange, MemberOrder, MemberOrders};
 use super::node_fault::NodeFault;
+use super::nodes::{Nodes, no_node};
 use super::options::{NodeCommand, StatusOptions};
 use crate::failure::Failure;
 use crate::text;
-use lsm::{Disk, RealDisk};
-use rustix::fs::{FlockOperation, Mode, OFlags};
-use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
-
-/// The name of the socket in the folder.
-const SOCKET: &str = "CONTROL";
 
 /// The longest request, in bytes.
 const REQUEST_BYTES_MAX: usize = 64;
@@ -50,34 +49,22 @@ const REQUEST_TIME: Duration = Duration::from_secs(1);
 /// socket's queue.
 const COMMANDS_MAX: usize = 16;
 
-/// How many commands may wait for the supervisor of a node.
-pub(super) const WAITING_MAX: usize = 4;
-
 /// How long an answer may take. It is longer than the time in which a node must
 /// stop.
 const ANSWER_TIME: Duration = Duration::from_secs(60);
-
-/// What a command does to a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NodeAction {
-    Kill,
-    Stop,
-    Start,
-    Freeze,
-    Thaw,
-    /// Loses its folder, as with a disk that dies, and starts it again.
-    Wipe,
-    /// Gives it a fault.
-    Set(NodeFault),
-    /// Rids it of a fault.
-    Clear(NodeFault),
-}
 
 /// The request for the states of all nodes.
 const STATUS: &str = "status";
 
 /// The request for the address of the console.
 const CONSOLE: &str = "console";
+
+/// The requests for another node, and for one less.
+const ADD: &str = "add";
+const REMOVE: &str = "remove";
+
+/// How often whoever waits for a change of the members hears of it, changed or not.
+const SAID_AGAIN: Duration = Duration::from_secs(10);
 
 const ACTIONS: [(NodeAction, &str); 12] = [
     (NodeAction::Kill, "kill"),
@@ -94,137 +81,14 @@ const ACTIONS: [(NodeAction, &str); 12] = [
     (NodeAction::Clear(NodeFault::Slow), "unslow"),
 ];
 
-/// The result of a command as a line: what was done, or why it was refused.
-pub(super) type CommandResult = Result<String, String>;
-
-/// A command on its way to the supervisor of a node.
-pub(super) struct ActionRequest {
-    pub(super) action: NodeAction,
-    pub(super) reply: oneshot::Sender<CommandResult>,
-}
-
-/// How the supervisor of a node is reached.
-#[derive(Clone)]
-pub(super) struct Supervisor {
-    pub(super) name: String,
-    pub(super) url: String,
-    pub(super) requests: mpsc::Sender<ActionRequest>,
-    /// What the node is, in a word, and the faults that it has, in further words. It is as of
-    /// the last command that has ended, so that nobody waits for one that is being carried out.
-    pub(super) shown: watch::Receiver<String>,
-}
-
-/// What a node is, for those who ask.
-#[derive(Debug, PartialEq, Eq, Deserialize, Serialize)]
-struct NodeState {
-    name: String,
-    url: String,
-    state: String,
-    faults: Vec<String>,
-}
-
-impl Supervisor {
-    fn state(&self) -> NodeState {
-        let shown = self.shown.borrow();
-        let mut words = shown.split_whitespace().map(str::to_owned);
-        NodeState {
-            name: self.name.clone(),
-            url: self.url.clone(),
-            state: words.next().unwrap_or_default(),
-            faults: words.collect(),
-        }
-    }
-}
-
-/// The lock on the folder of a cluster, which the process that runs the cluster
-/// holds.
-pub(super) struct ClusterFolderLock {
-    folder: OwnedFd,
-    socket: PathBuf,
-}
-
-impl ClusterFolderLock {
-    /// Locks the folder, which must exist.
-    ///
-    /// # Errors
-    /// Another process runs a cluster in the folder; errors of the system.
-    pub(super) fn take(data: &Path) -> Result<Self, Failure> {
-        let failed = |error: rustix::io::Errno| match error {
-            rustix::io::Errno::NOTDIR => {
-                Failure::usage(format!("--data: {} is not a folder", data.display()))
-            }
-            _ => Failure::failed(format!("cannot lock {}: {error}", data.display())),
-        };
-        let folder = open_folder(data).map_err(failed)?;
-        // It also has the token that may do everything, and the authority's key.
-        RealDisk::default()
-            .check_folder(data)
-            .map_err(|error| Failure::failed(format!("cannot use {}: {error}", data.display())))?;
-        match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self {
-                folder,
-                socket: data.join(SOCKET),
-            }),
-            Err(rustix::io::Errno::WOULDBLOCK) => Err(Failure::failed(format!(
-                "another 'kvorum dev' runs on {}: stop it first, or choose another folder with \
-                 --data",
-                data.display()
-            ))),
-            Err(error) => Err(failed(error)),
-        }
-    }
-
-    /// Begins to listen for commands.
-    ///
-    /// # Errors
-    /// Those of the system.
-    pub(super) fn listen(&self) -> Result<UnixListener, Failure> {
-        self.remove_socket();
-        let failed = |error: io::Error| {
-            Failure::failed(format!("cannot make {}: {error}", self.socket.display()))
-        };
-        let path = short_path(&self.folder);
-        let listener = UnixListener::bind(&path).map_err(failed)?;
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
-        Ok(listener)
-    }
-
-    fn remove_socket(&self) {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "the folder of a local cluster is no part of a store"
-        )]
-        // A socket that does not exist need not be removed. If an existing one
-        // cannot be removed, the next bind reports it.
-        let _ = std::fs::remove_file(&self.socket);
-    }
-}
-
-impl Drop for ClusterFolderLock {
-    fn drop(&mut self) {
-        self.remove_socket();
-    }
-}
-
-fn open_folder(data: &Path) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::open(data, flags, Mode::empty())
-}
-
-/// The path of the socket through the open folder, because a socket's path may
-/// have at most 107 bytes and the path of a folder many more.
-fn short_path(folder: &OwnedFd) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd()))
-}
-
 /// Passes commands to the supervisors of the nodes, forever. `console` is the address of the console.
-pub(super) async fn serve(listener: UnixListener, nodes: Vec<Supervisor>, console: &str) {
+pub(super) async fn serve(listener: UnixListener, members: MemberOrders, console: &str) {
     let mut under_way = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept(), if under_way.len() < COMMANDS_MAX => match accepted {
                 Ok((stream, _)) => {
-                    under_way.spawn(serve_connection(stream, nodes.clone(), console.to_owned()));
+                    under_way.spawn(serve_connection(stream, members.clone(), console.to_owned()));
                 }
                 // Too many open files, for example, which is temporary.
                 Err(_) => tokio::time::sleep(REQUEST_TIME).await,
@@ -234,7 +98,7 @@ pub(super) async fn serve(listener: UnixListener, nodes: Vec<Supervisor>, consol
     }
 }
 
-async fn serve_connection(mut stream: UnixStream, nodes: Vec<Supervisor>, console: String) {
+async fn serve_connection(mut stream: UnixStream, members: MemberOrders, console: String) {
     let is_own = stream.peer_cred().is_ok_and(|peer| {
         let user = peer.uid();
         user == 0 || user == rustix::process::geteuid().as_raw()
@@ -244,10 +108,13 @@ async fn serve_connection(mut stream: UnixStream, nodes: Vec<Supervisor>, consol
     }
     let request = tokio::time::timeout(REQUEST_TIME, read_line(&mut stream)).await;
     let Ok(Ok(request)) = request else { return };
-    let result = if request == CONSOLE {
-        Ok(console)
-    } else {
-        carry_out(&request, &nodes).await
+    let result = match member_order(&request) {
+        Some(order) => match members.begin(order) {
+            Ok(change) => follow(change, &mut stream).await,
+            Err(line) => Err(line),
+        },
+        None if request == CONSOLE => Ok(console),
+        None => carry_out(&request, members.nodes()).await,
     };
     let answer = match result {
         Ok(line) => format!("done {line}\n"),
@@ -255,6 +122,37 @@ async fn serve_connection(mut stream: UnixStream, nodes: Vec<Supervisor>, consol
     };
     // The client may have disconnected.
     let _ = stream.write_all(answer.as_bytes()).await;
+}
+
+/// The change of the members that a request asks for.
+fn member_order(request: &str) -> Option<MemberOrder> {
+    if request == ADD {
+        return Some(MemberOrder::Add);
+    }
+    let number = request.strip_prefix(REMOVE)?;
+    if number.is_empty() {
+        return Some(MemberOrder::Remove(None));
+    }
+    let number = number.strip_prefix(' ')?.parse().ok()?;
+    Some(MemberOrder::Remove(Some(number)))
+}
+
+/// Says how far a change is until it has ended. It goes on if the client leaves.
+async fn follow(mut change: MemberChange, stream: &mut UnixStream) -> CommandResult {
+    loop {
+        let line = change.said.borrow_and_update().clone();
+        if !line.is_empty() {
+            // The client may have disconnected, and the change goes on.
+            let _ = stream.write_all(format!("said {line}\n").as_bytes()).await;
+        }
+        tokio::select! {
+            end = &mut change.end => {
+                return end.unwrap_or_else(|_| Err("the cluster is stopping".to_owned()));
+            }
+            Ok(()) = change.said.changed() => {}
+            () = tokio::time::sleep(SAID_AGAIN) => {}
+        }
+    }
 }
 
 /// Reads a line of at most [`REQUEST_BYTES_MAX`] bytes, without its end.
@@ -273,26 +171,16 @@ async fn read_line(stream: &mut UnixStream) -> io::Result<String> {
 ///
 /// # Errors
 /// Why it is not done.
-pub(super) async fn carry_out(request: &str, nodes: &[Supervisor]) -> CommandResult {
+pub(super) async fn carry_out(request: &str, nodes: &Nodes) -> CommandResult {
     if request == STATUS {
-        let nodes: Vec<NodeState> = nodes.iter().map(Supervisor::state).collect();
+        let nodes: Vec<NodeState> = nodes.list().iter().map(Supervisor::state).collect();
         return serde_json::to_string(&nodes).map_err(|error| error.to_string());
     }
     let (action, number) = parse(request).ok_or("unknown command")?;
-    let Some(node) = number.checked_sub(1).and_then(|index| nodes.get(index)) else {
-        let last = nodes.len();
-        return Err(match last {
-            1 => "the cluster has one node, node-1".to_owned(),
-            _ => format!("there is no node-{number}: the cluster has node-1 to node-{last}"),
-        });
-    };
-    let (reply, outcome) = oneshot::channel();
-    node.requests
-        .try_send(ActionRequest { action, reply })
-        .map_err(|_| format!("node-{number} has other commands to finish first"))?;
-    outcome
-        .await
-        .unwrap_or_else(|_| Err("the cluster is stopping".to_owned()))
+    match nodes.get(number) {
+        Some(node) => node.carry_out(action).await,
+        None => Err(no_node(number, nodes)),
+    }
 }
 
 fn parse(request: &str) -> Option<(NodeAction, usize)> {
@@ -308,6 +196,14 @@ fn parse(request: &str) -> Option<(NodeAction, usize)> {
 pub(super) fn ask(command: &NodeCommand) -> Result<(), Failure> {
     let (action, options) = match command {
         NodeCommand::Status(options) => return status(options),
+        NodeCommand::Add(options) => return change_members(ADD, &options.data),
+        NodeCommand::Remove(options) => {
+            let request = match options.node {
+                Some(number) => format!("{REMOVE} {number}"),
+                None => REMOVE.to_owned(),
+            };
+            return change_members(&request, &options.data);
+        }
         NodeCommand::Kill(options) => (NodeAction::Kill, options),
         NodeCommand::Stop(options) => (NodeAction::Stop, options),
         NodeCommand::Start(options) => (NodeAction::Start, options),
@@ -324,6 +220,19 @@ pub(super) fn ask(command: &NodeCommand) -> Result<(), Failure> {
     let words = ACTIONS.iter().find(|(known, _)| *known == action);
     let word = words.map_or("", |(_, word)| word);
     let line = send(&format!("{word} {}", options.node), &options.data)?;
+    print(&[line]);
+    Ok(())
+}
+
+/// Has the members of the cluster change, and prints how far that is.
+fn change_members(request: &str, data: &Path) -> Result<(), Failure> {
+    let mut last = String::new();
+    let line = send_and_hear(request, data, |line| {
+        if line != last {
+            print(&[line.to_owned()]);
+            line.clone_into(&mut last);
+        }
+    })?;
     print(&[line]);
     Ok(())
 }
@@ -356,7 +265,12 @@ fn print(lines: &[String]) {
 
 /// Sends a request to the cluster that runs on a folder. Returns the line of its answer.
 fn send(request: &str, data: &Path) -> Result<String, Failure> {
-    let answer = exchange(request, data).map_err(|error| match error.kind() {
+    send_and_hear(request, data, |_| {})
+}
+
+/// The same. `hear` gets what the cluster says before that.
+fn send_and_hear(request: &str, data: &Path, hear: impl FnMut(&str)) -> Result<String, Failure> {
+    let answer = exchange(request, data, hear).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Failure::failed(format!(
             "no cluster runs on {}: start one with 'kvorum dev', or name its folder with --data",
             data.display()
@@ -370,14 +284,20 @@ fn send(request: &str, data: &Path) -> Result<String, Failure> {
     }
 }
 
-fn exchange(request: &str, data: &Path) -> io::Result<String> {
+fn exchange(request: &str, data: &Path, mut hear: impl FnMut(&str)) -> io::Result<String> {
     let folder = open_folder(data)?;
     let mut stream = std::os::unix::net::UnixStream::connect(short_path(&folder))?;
     stream.set_read_timeout(Some(ANSWER_TIME))?;
     stream.write_all(format!("{request}\n").as_bytes())?;
-    let mut answer = String::new();
-    BufReader::new(stream).read_line(&mut answer)?;
-    Ok(answer.trim_end().to_owned())
+    let mut answers = BufReader::new(stream);
+    loop {
+        let mut answer = String::new();
+        answers.read_line(&mut answer)?;
+        match answer.trim_end().strip_prefix("said ") {
+            Some(line) => hear(line),
+            None => return Ok(answer.trim_end().to_owned()),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -396,17 +316,12 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_has_one_cluster_at_a_time() {
-        let folder = tempfile::tempdir().unwrap();
-        let lock = ClusterFolderLock::take(folder.path()).ok().unwrap();
-        let refused = ClusterFolderLock::take(folder.path()).err().unwrap();
-        assert!(refused.line().contains("another 'kvorum dev' runs"));
-        drop(lock);
-        assert!(ClusterFolderLock::take(folder.path()).is_ok());
-        // Others could put a token or an authority of their own there.
-        let open = std::fs::Permissions::from_mode(0o777);
-        std::fs::set_permissions(folder.path(), open).unwrap();
-        let refused = ClusterFolderLock::take(folder.path()).err().unwrap();
-        assert!(refused.line().contains("chmod 700"), "{}", refused.line());
+    fn a_node_is_added_or_one_of_them_removed() {
+        assert_eq!(member_order("add"), Some(MemberOrder::Add));
+        assert_eq!(member_order("remove"), Some(MemberOrder::Remove(None)));
+        assert_eq!(member_order("remove 4"), Some(MemberOrder::Remove(Some(4))));
+        for other in ["add 4", "remove x", "remove4", "removed", "kill 2"] {
+            assert_eq!(member_order(other), None, "{other}");
+        }
     }
 }

@@ -13,18 +13,21 @@
 //! user who kills a node sees that the others serve without it and that it catches up. The end of
 //! the only node, or of any node before the cluster is up, ends the command.
 //!
+//! `kvorum dev add` and `remove` change the members of the running cluster ([`member_orders`]).
 //! `kvorum dev kill`, `stop`, `start`, `freeze`, `thaw` and `wipe` ([`control`]) act on a
 //! node of the running cluster, and so does its console ([`console`]). `skew`, `cut` and
 //! `slow` give a running node a fault, and `unskew`, `join` and `unslow` rid it of one
 //! ([`node_fault`]). A node that was killed by a command is restarted even
 //! if it is the only node. A stopped node stays stopped until it is started.
 
-mod admin_token;
-mod authority;
+mod actions;
 mod console;
 mod control;
+mod folder;
 mod layout;
+mod member_orders;
 mod node_fault;
+mod nodes;
 mod options;
 mod probe;
 mod supervised_node;
@@ -33,24 +36,22 @@ mod welcome;
 pub(crate) use options::DevOptions;
 
 use crate::failure::Failure;
-use crate::layers::EarlyExit;
+use crate::option_sources::EarlyExit;
 use crate::signals::{StopSignal, StopSignals};
 use crate::stderr;
 use crate::threads::on_thread;
 use console::DevConsole;
-use control::ClusterFolderLock;
+use folder::ClusterFolderLock;
 use layout::ClusterLayout;
+use member_orders::MemberOrders;
+use nodes::Nodes;
 use probe::Probe;
-use std::future::Future;
+use std::convert::Infallible;
 use std::io::{self, Write as _};
-use std::pin::pin;
-use std::task::Poll;
-use std::time::Duration;
-use supervised_node::SupervisedNode;
-
-/// How long a node may take to stop before it is killed. With its own defaults
-/// it needs at most 10 s.
-const STOP_TIME: Duration = Duration::from_secs(15);
+use std::sync::Arc;
+use supervised_node::{STOP_TIME, Stage, SupervisedNode};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 
 /// Runs a local cluster until a signal stops it, or sends a command to a
 /// running cluster.
@@ -72,74 +73,57 @@ pub(crate) fn run(options: &DevOptions) -> Result<(), EarlyExit> {
     let lock = held.map_or_else(|| layout.make_folder(), Ok)?;
     layout.make_folders()?;
     layout.make_tokens()?;
-    let probe = Probe::new(layout.make_certificates()?);
+    let probe = Probe::new(layout.make_certificates()?, layout.token()?);
     stderr::write_on_a_thread().map_err(|error| Failure::failed(error.to_string()))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
-    let result = runtime.block_on(dev(&layout, &lock, &probe));
+    let result = runtime.block_on(dev(Arc::new(layout), &lock, Arc::new(probe)));
     // The welcome may wait for a reader who never comes.
     runtime.shutdown_background();
     Ok(result?)
 }
 
 async fn dev(
-    layout: &ClusterLayout,
+    layout: Arc<ClusterLayout>,
     lock: &ClusterFolderLock,
-    probe: &Probe,
+    probe: Arc<Probe>,
 ) -> Result<(), Failure> {
     let mut signals = StopSignals::install()?;
     let listener = lock.listen()?;
-    let console = DevConsole::listen(layout, probe.tls()).await?;
-    let mut nodes = Vec::new();
-    let mut supervisors = Vec::new();
-    let mut ended = Ok(());
-    for node in &layout.nodes {
-        match SupervisedNode::spawn(layout, node, probe) {
-            Ok((node, supervisor)) => {
-                nodes.push(node);
-                supervisors.push(supervisor);
-            }
-            Err(failure) => {
-                ended = Err(failure);
-                break;
-            }
-        }
-    }
+    let console = DevConsole::listen(&layout, probe.tls()).await?;
+    let (nodes, started) = Nodes::new(Arc::clone(&layout), probe);
+    let mut running = RunningNodes {
+        started,
+        tasks: JoinSet::new(),
+        stage: watch::Sender::new(Stage::Starting),
+    };
+    let mut ended = layout.nodes().iter().try_for_each(|node| nodes.start(node));
     if ended.is_ok() {
         let url = console.url();
+        let members = MemberOrders::of(nodes.clone());
+        let stage = running.stage.clone();
         ended = tokio::select! {
-            failure = keep_running(layout, &url, probe, &mut nodes) => Err(failure),
-            () = console.serve(supervisors.clone()) => Ok(()),
-            () = control::serve(listener, supervisors, &url) => Ok(()),
+            failure = running.run() => Err(failure),
+            never = up(&members, &url, &stage) => match never {},
+            () = console.serve(members.clone()) => Ok(()),
+            () = control::serve(listener, members.clone(), &url) => Ok(()),
             _ = signals.next() => Ok(()),
         };
     }
-    stop(nodes, &mut signals).await;
+    running.stop(&mut signals).await;
     ended
 }
 
-/// Waits until all nodes answer, prints the welcome, and keeps the nodes
-/// running until one cannot be restarted.
-async fn keep_running(
-    layout: &ClusterLayout,
-    console: &str,
-    probe: &Probe,
-    nodes: &mut [SupervisedNode<'_>],
-) -> Failure {
-    tokio::select! {
-        end = first(nodes.iter_mut().map(SupervisedNode::end)) => return Failure::failed(end),
-        () = up(layout, console, probe) => {}
+/// Waits until all nodes answer, and prints the welcome. What an earlier run has not brought to its
+/// end of a change of the members follows then.
+async fn up(members: &MemberOrders, console: &str, stage: &watch::Sender<Stage>) -> Infallible {
+    let Nodes { layout, probe, .. } = members.nodes();
+    for node in layout.nodes() {
+        probe.wait_until_up(&node).await;
     }
-    first(nodes.iter_mut().map(SupervisedNode::keep_running)).await
-}
-
-/// Waits until all nodes answer, and prints the welcome.
-async fn up(layout: &ClusterLayout, console: &str, probe: &Probe) {
-    for node in &layout.nodes {
-        probe.wait_until_up(node).await;
-    }
+    stage.send_replace(Stage::Up);
     let welcome = welcome::text(layout, console);
     // Neither a closed stdout nor one that nobody reads is a reason to stop the cluster.
     let written = on_thread("welcome", move || {
@@ -153,49 +137,61 @@ async fn up(layout: &ClusterLayout, console: &str, probe: &Probe) {
             failure.line()
         ));
     }
+    members.settle().await;
+    std::future::pending().await
 }
 
-/// The output of the first of these futures that completes.
-async fn first<F: Future>(all: impl Iterator<Item = F>) -> F::Output {
-    let mut all: Vec<_> = all.map(Box::pin).collect();
-    std::future::poll_fn(|context| {
-        for each in &mut all {
-            if let Poll::Ready(output) = each.as_mut().poll(context) {
-                return Poll::Ready(output);
+/// The tasks of the nodes.
+struct RunningNodes {
+    /// Those that have been started, and have no task yet.
+    started: mpsc::Receiver<SupervisedNode>,
+    tasks: JoinSet<Result<(), Failure>>,
+    stage: watch::Sender<Stage>,
+}
+
+impl RunningNodes {
+    /// Runs the nodes that are started, until one cannot be kept running.
+    async fn run(&mut self) -> Failure {
+        loop {
+            tokio::select! {
+                Some(node) = self.started.recv() => {
+                    self.tasks.spawn(node.run(self.stage.subscribe()));
+                }
+                Some(ended) = self.tasks.join_next() => match ended {
+                    // It is no node of the cluster any more.
+                    Ok(Ok(())) => {}
+                    Ok(Err(failure)) => return failure,
+                    Err(error) => return Failure::failed(format!("cannot go on: {error}")),
+                },
             }
         }
-        Poll::Pending
-    })
-    .await
-}
-
-/// Stops the nodes and waits for their ends. Nodes that take too long are
-/// killed; on a second signal all are killed at once. A killed store loses
-/// nothing that it acknowledged.
-async fn stop(mut nodes: Vec<SupervisedNode<'_>>, signals: &mut StopSignals) {
-    // Their stdin stays open: its end would count as a second signal, after
-    // which a node does not finish the requests that it admitted.
-    for node in &nodes {
-        node.terminate();
     }
-    let mut second_signal: Option<StopSignal> = None;
-    {
-        let mut all_end = pin!(async {
-            for node in &mut nodes {
-                node.wait_for_end().await;
-            }
-        });
+
+    /// Stops the nodes and waits for their ends. Nodes that take too long are
+    /// killed; on a second signal all are killed at once. A killed store loses
+    /// nothing that it acknowledged.
+    async fn stop(mut self, signals: &mut StopSignals) {
+        while let Ok(node) = self.started.try_recv() {
+            self.tasks.spawn(node.run(self.stage.subscribe()));
+        }
+        self.stage.send_replace(Stage::Stopping);
+        // Their stdin stays open: its end would count as a second signal, after
+        // which a node does not finish the requests that it admitted.
+        let mut second_signal: Option<StopSignal> = None;
         tokio::select! {
-            () = &mut all_end => return,
+            () = end_of_all(&mut self.tasks) => return,
             () = tokio::time::sleep(STOP_TIME) => {}
             signal = signals.next() => second_signal = Some(signal),
         }
+        self.stage.send_replace(Stage::Killing);
+        end_of_all(&mut self.tasks).await;
+        if let Some(signal) = second_signal {
+            stderr::flush();
+            std::process::exit(signal.exit_code().into());
+        }
     }
-    for node in &mut nodes {
-        node.kill().await;
-    }
-    if let Some(signal) = second_signal {
-        stderr::flush();
-        std::process::exit(signal.exit_code().into());
-    }
+}
+
+async fn end_of_all(tasks: &mut JoinSet<Result<(), Failure>>) {
+    while tasks.join_next().await.is_some() {}
 }

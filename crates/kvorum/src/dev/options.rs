@@ -6,6 +6,10 @@ use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+/// The number of nodes, and the port of the first one, unless the options or the folder say them.
+pub(super) const NODES: u8 = 3;
+pub(super) const PORT: u16 = 8080;
+
 /// The folder of a cluster by default.
 const DATA: &str = "./kvorum-dev";
 
@@ -16,13 +20,13 @@ pub(crate) struct DevOptions {
     /// A command to a node of a running cluster, instead of running one.
     #[command(subcommand)]
     pub(super) instead: Option<NodeCommand>,
-    /// Number of nodes, up to 255
-    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = count(1..=u8::MAX))]
-    pub(super) nodes: u8,
+    /// Number of nodes, up to 255 [default: 3, or those that the folder has]
+    #[arg(long, value_name = "COUNT", value_parser = count(1..=u8::MAX))]
+    pub(super) nodes: Option<u8>,
     /// The port of the first node on 127.0.0.1; the other nodes use the
-    /// following ports
-    #[arg(long, value_name = "PORT", default_value_t = 8080, value_parser = count(1..=u16::MAX))]
-    pub(super) port: u16,
+    /// following ports. Nodes keep their ports once one was added or removed [default: 8080]
+    #[arg(long, value_name = "PORT", value_parser = count(1..=u16::MAX))]
+    pub(super) port: Option<u16>,
     /// The folder for the data of all nodes
     #[arg(long, value_name = "DIR", default_value = DATA)]
     pub(super) data: PathBuf,
@@ -50,6 +54,10 @@ pub(super) enum NodeCommand {
     /// Print the nodes, their URLs and states, the faults they were given, and the address of the
     /// console
     Status(StatusOptions),
+    /// Add a node while the cluster serves, and show how its part of the data is brought to it
+    Add(AddOptions),
+    /// Remove a node while the cluster serves: the others get its data, then its process is stopped
+    Remove(RemoveOptions),
     /// Kill a node as a crash would (SIGKILL); it restarts by itself
     Kill(NodeOptions),
     /// Stop a node gracefully (SIGTERM); it stays stopped until 'kvorum dev
@@ -83,6 +91,25 @@ pub(super) struct StatusOptions {
     /// Print JSON for programs instead of a table
     #[arg(long)]
     pub(super) json: bool,
+    /// The folder of the cluster: the --data of 'kvorum dev'
+    #[arg(long, value_name = "DIR", default_value = DATA)]
+    pub(super) data: PathBuf,
+}
+
+/// The options of 'dev add'.
+#[derive(Args, Clone, Debug)]
+pub(super) struct AddOptions {
+    /// The folder of the cluster: the --data of 'kvorum dev'
+    #[arg(long, value_name = "DIR", default_value = DATA)]
+    pub(super) data: PathBuf,
+}
+
+/// The options of 'dev remove'.
+#[derive(Args, Clone, Debug)]
+pub(super) struct RemoveOptions {
+    /// The number of the node: 2 or node-2 [default: the greatest]
+    #[arg(value_name = "NODE", value_parser = number)]
+    pub(super) node: Option<u8>,
     /// The folder of the cluster: the --data of 'kvorum dev'
     #[arg(long, value_name = "DIR", default_value = DATA)]
     pub(super) data: PathBuf,

@@ -9,8 +9,7 @@
 //!   Stopped <-------------------------------+        start: Running
 //! ```
 
-use super::STOP_TIME;
-use super::control::{ActionRequest, CommandResult, NodeAction, Supervisor, WAITING_MAX};
+use super::actions::{ActionRequest, CommandResult, NodeAction, Supervisor, WAITING_MAX};
 use super::layout::{ClusterLayout, NodeLayout, variables_removed};
 use super::node_fault::NodeFault;
 use super::probe::Probe;
@@ -20,6 +19,7 @@ use crate::threads::RAISE_LIMIT;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io;
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin, Command};
@@ -40,11 +40,27 @@ const STEADY_TIME: Duration = Duration::from_secs(60);
 /// How long `dev start` waits for an answer of the node.
 const START_TIME: Duration = Duration::from_secs(30);
 
+/// How long a node may take to stop before it is killed. With its own defaults
+/// it needs at most 10 s.
+pub(super) const STOP_TIME: Duration = Duration::from_secs(15);
+
+/// How far the cluster is, as its nodes need to know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Stage {
+    /// Not all nodes have answered.
+    Starting,
+    Up,
+    /// All nodes are to stop.
+    Stopping,
+    /// They took too long.
+    Killing,
+}
+
 /// A node of the cluster.
-pub(super) struct SupervisedNode<'a> {
-    cluster: &'a ClusterLayout,
-    layout: &'a NodeLayout,
-    probe: &'a Probe,
+pub(super) struct SupervisedNode {
+    cluster: Arc<ClusterLayout>,
+    layout: Arc<NodeLayout>,
+    probe: Arc<Probe>,
     requests: mpsc::Receiver<ActionRequest>,
     /// What the console shows of it.
     shown: watch::Sender<String>,
@@ -162,6 +178,16 @@ impl NodeProcess {
         Ok(())
     }
 
+    /// Stops the process: kills it if that takes too long.
+    async fn stop(&mut self) {
+        self.terminate();
+        let in_time = tokio::time::timeout(STOP_TIME, self.end()).await;
+        if in_time.is_err() {
+            self.signal(Signal::KILL);
+            self.end().await;
+        }
+    }
+
     /// Asks the process to stop. A frozen process is resumed, so that it can.
     fn terminate(&self) {
         self.signal(Signal::TERM);
@@ -169,19 +195,27 @@ impl NodeProcess {
     }
 }
 
-impl<'a> SupervisedNode<'a> {
+impl SupervisedNode {
     /// Starts a node of a cluster, and says how its supervisor is reached.
     ///
     /// # Errors
     /// The system cannot start the process.
     pub(super) fn spawn(
-        cluster: &'a ClusterLayout,
-        layout: &'a NodeLayout,
-        probe: &'a Probe,
+        cluster: Arc<ClusterLayout>,
+        layout: Arc<NodeLayout>,
+        probe: Arc<Probe>,
     ) -> Result<(Self, Supervisor), Failure> {
-        let state = ProcessState::Running(Box::new(NodeProcess::spawn(cluster, layout)?));
+        let state = ProcessState::Running(Box::new(NodeProcess::spawn(&cluster, &layout)?));
         let (sender, requests) = mpsc::channel(WAITING_MAX);
         let (shown, seen) = watch::channel(state.words());
+        let supervisor = Supervisor {
+            number: layout.number,
+            name: layout.name.clone(),
+            url: layout.url(),
+            address: layout.address,
+            requests: sender,
+            shown: seen,
+        };
         let node = Self {
             cluster,
             layout,
@@ -191,17 +225,44 @@ impl<'a> SupervisedNode<'a> {
             state,
             restarts: 0,
         };
-        let supervisor = Supervisor {
-            name: layout.name.clone(),
-            url: layout.url(),
-            requests: sender,
-            shown: seen,
-        };
         Ok((node, supervisor))
     }
 
+    /// Runs the node until it is retired or the cluster stops; `stage` says how far the cluster is.
+    ///
+    /// # Errors
+    /// The node cannot be kept running.
+    pub(super) async fn run(mut self, stage: watch::Receiver<Stage>) -> Result<(), Failure> {
+        let mut stopping = stage.clone();
+        let ended = tokio::select! {
+            ended = self.keep(stage.clone()) => ended,
+            _ = stopping.wait_for(|stage| *stage >= Stage::Stopping) => Ok(()),
+        };
+        self.stop(stage).await;
+        ended
+    }
+
+    /// Keeps the node running until it is retired. Before the cluster is up, it must not end.
+    async fn keep(&mut self, mut stage: watch::Receiver<Stage>) -> Result<(), Failure> {
+        tokio::select! {
+            end = self.end() => return Err(Failure::failed(end)),
+            _ = stage.wait_for(|stage| *stage >= Stage::Up) => {}
+        }
+        self.keep_running().await
+    }
+
+    /// Stops the process, if it is running: gracefully, until it is to be killed.
+    async fn stop(&mut self, mut stage: watch::Receiver<Stage>) {
+        self.terminate();
+        tokio::select! {
+            () = self.wait_for_end() => return,
+            _ = stage.wait_for(|stage| *stage == Stage::Killing) => {}
+        }
+        self.kill().await;
+    }
+
     /// Waits until the process ends by itself, and returns how it ended.
-    pub(super) async fn end(&mut self) -> String {
+    async fn end(&mut self) -> String {
         match &mut self.state {
             ProcessState::Running(process) => {
                 let end = process.end().await;
@@ -220,9 +281,11 @@ impl<'a> SupervisedNode<'a> {
     }
 
     /// Carries out commands, and restarts the node when it ends by itself,
-    /// unless it is the only node. Returns when the node cannot be kept
-    /// running.
-    pub(super) async fn keep_running(&mut self) -> Failure {
+    /// unless it is the only node. Returns when the node is retired.
+    ///
+    /// # Errors
+    /// It cannot be kept running.
+    async fn keep_running(&mut self) -> Result<(), Failure> {
         loop {
             self.shown.send_replace(self.state.words());
             let event = match &mut self.state {
@@ -240,18 +303,17 @@ impl<'a> SupervisedNode<'a> {
                     None => std::future::pending().await,
                 },
             };
-            let result = match event {
-                SupervisorEvent::Ended(end) => self.restart_after(&end),
-                SupervisorEvent::PauseOver => self.start(),
+            match event {
+                SupervisorEvent::Ended(end) => self.restart_after(&end)?,
+                SupervisorEvent::PauseOver => self.start()?,
                 SupervisorEvent::Requested(ActionRequest { action, reply }) => {
                     let outcome = self.carry_out(action).await;
                     // The client may have disconnected.
                     let _ = reply.send(outcome);
-                    Ok(())
+                    if action == NodeAction::Retire {
+                        return Ok(());
+                    }
                 }
-            };
-            if let Err(failure) = result {
-                return failure;
             }
         }
     }
@@ -264,7 +326,7 @@ impl<'a> SupervisedNode<'a> {
         {
             self.restarts = 0;
         }
-        if self.cluster.nodes.len() == 1 {
+        if self.cluster.nodes().len() == 1 {
             return Err(Failure::failed(end));
         }
         if self.restarts == RESTARTS_MAX {
@@ -286,7 +348,7 @@ impl<'a> SupervisedNode<'a> {
     }
 
     fn start(&mut self) -> Result<(), Failure> {
-        let process = NodeProcess::spawn(self.cluster, self.layout)?;
+        let process = NodeProcess::spawn(&self.cluster, &self.layout)?;
         self.state = ProcessState::Running(Box::new(process));
         Ok(())
     }
@@ -294,6 +356,14 @@ impl<'a> SupervisedNode<'a> {
     async fn carry_out(&mut self, action: NodeAction) -> CommandResult {
         let name = &self.layout.name;
         match (action, &mut self.state) {
+            (NodeAction::Retire, state) => {
+                if let ProcessState::Running(process) = state {
+                    process.stop().await;
+                }
+                let line = format!("{name} is stopped for good");
+                self.state = ProcessState::Stopped;
+                Ok(line)
+            }
             (NodeAction::Kill, ProcessState::Running(process)) => {
                 process.signal(Signal::KILL);
                 process.end().await;
@@ -309,12 +379,7 @@ impl<'a> SupervisedNode<'a> {
                 Err(format!("{name} is not running: it restarts in a moment"))
             }
             (NodeAction::Stop, ProcessState::Running(process)) => {
-                process.terminate();
-                let in_time = tokio::time::timeout(STOP_TIME, process.end()).await;
-                if in_time.is_err() {
-                    process.signal(Signal::KILL);
-                    process.end().await;
-                }
+                process.stop().await;
                 let line = format!(
                     "{name} is stopped until '{}'",
                     self.cluster.command("start", name)
@@ -397,7 +462,7 @@ impl<'a> SupervisedNode<'a> {
             return Err(format!("{name} is not running"));
         };
         tokio::select! {
-            () = self.probe.wait_until_up(self.layout) => Ok(format!("{name} is up again")),
+            () = self.probe.wait_until_up(&self.layout) => Ok(format!("{name} is up again")),
             // [`Self::keep_running`] sees the end again and handles it.
             end = process.end() => Err(format!("{name} ended while it started: {end}")),
             () = tokio::time::sleep(START_TIME) => Ok(format!("{name} is started, but does not \
@@ -406,21 +471,21 @@ impl<'a> SupervisedNode<'a> {
     }
 
     /// Asks the process to stop.
-    pub(super) fn terminate(&self) {
+    fn terminate(&self) {
         if let ProcessState::Running(process) = &self.state {
             process.terminate();
         }
     }
 
     /// Waits until the process has ended, if it is running.
-    pub(super) async fn wait_for_end(&mut self) {
+    async fn wait_for_end(&mut self) {
         if let ProcessState::Running(process) = &mut self.state {
             process.end().await;
         }
     }
 
     /// Kills the process, if it is running, and waits for its end.
-    pub(super) async fn kill(&mut self) {
+    async fn kill(&mut self) {
         if let ProcessState::Running(process) = &self.state {
             process.signal(Signal::KILL);
         }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 /// The text: the nodes, and what to try. `console` is the address of the console.
 pub(super) fn text(layout: &ClusterLayout, console: &str) -> String {
-    let ClusterLayout { nodes, data, .. } = layout;
+    let (nodes, data) = (layout.nodes(), &layout.data);
     let mut text = String::new();
     // Writing to a string does not fail.
     let _ = writeln!(
@@ -14,7 +14,7 @@ pub(super) fn text(layout: &ClusterLayout, console: &str) -> String {
         "The cluster is up. Ctrl-C stops it; its data stays in {}.\n",
         data.display()
     );
-    for node in nodes {
+    for node in &nodes {
         let _ = writeln!(text, "  {}  {}", node.name, node.url());
     }
     // The tour needs three nodes.
@@ -56,7 +56,9 @@ pub(super) fn text(layout: &ClusterLayout, console: &str) -> String {
     // A node alone has no network to others.
     let network = match nodes.len() {
         1 => "",
-        _ => ", lose its network (cut, join), have a slow one (slow, unslow)",
+        _ => {
+            ", lose its network (cut, join), have a slow one (slow, unslow), have a wrong clock (skew, unskew)"
+        }
     };
     let _ = writeln!(
         text,
@@ -68,6 +70,13 @@ pub(super) fn text(layout: &ClusterLayout, console: &str) -> String {
             text,
             "  {program} get hello --url {first}{program_access}\n  \
              {program} replicas hello --versions --url {first}{program_access}"
+        );
+    }
+    if nodes.len() > 2 {
+        let _ = writeln!(
+            text,
+            "\nAdd a node while clients use the cluster, and remove it again:\n  \
+             {program} dev add{data_option}\n  {program} dev remove{data_option}"
         );
     }
     let _ = writeln!(

@@ -7,7 +7,7 @@ use super::files::{Partial, PartialError};
 use super::key_range::{KeyRangeOptions, transferred};
 use super::options::TransferOptions;
 use super::outcome::failure_of;
-use super::output::{Output, print_json};
+use super::output::{print_json, stdout};
 use super::waiting::wait_for;
 use crate::failure::Failure;
 use crate::text::report_line;
@@ -21,11 +21,14 @@ use units::count;
 
 pub(super) const HELP: &str = "Examples:
   kvorum export backup.ndjson
+  kvorum export backup.ndjson.zst
   kvorum export backup.ndjson --resume
   kvorum export users.ndjson --prefix user/
   kvorum export - --url http://a:8080,http://b:8080 | gzip > backup.ndjson.gz
 
 A line is {\"key\":…,\"value\":…} with key_base64 and value_base64 for bytes that are not text, and with expires if the value has a TTL. 'kvorum import' reads it.
+
+A FILE that ends with .gz or .zst is compressed with gzip or zstd.
 
 When a node does not answer, the export continues at another one. FILE appears once it is complete and matches the digests of the nodes; until then there is FILE.partial.";
 
@@ -44,7 +47,7 @@ pub(crate) struct ExportOptions {
     /// Replace FILE if it is there
     #[arg(long)]
     overwrite: bool,
-    /// Also write versions; an import ignores them
+    /// Also write versions; an import ignores them but with --if-unchanged
     #[arg(long)]
     versions: bool,
     /// Export only what the first node holds, which may lack keys, not the whole cluster
@@ -97,15 +100,13 @@ async fn to_stdout(
     request: ScanRequest,
     options: &ExportOptions,
 ) -> Result<(), Failure> {
-    let mut output = Output::stdout();
+    let mut output = stdout();
     let mut shown = Shown::new(client, &request, options.transfer.progress(true)).await;
     let mut reader = client.scan(request);
     let ended = loop {
         match reader.next().await {
             Ok(Some(entity)) => {
-                if !output.write(|line| entity.write_line(options.versions, line))? {
-                    break Err(Failure::other("stdout was closed"));
-                }
+                output.write(|line| entity.write_line(options.versions, line))?;
             }
             Ok(None) => break Ok(()),
             Err(error) => break Err(cut(&error)),
@@ -133,12 +134,13 @@ async fn to_file(
     let mut reader = client.scan(request);
     let mut streams = 0;
     // Where what the present stream has brought begins.
-    let mut stream_begin = partial.bytes();
+    let mut stream_begin = partial.mark().map_err(failure_of_file)?;
     let mut line = Vec::new();
     let ended = loop {
         let next = reader.next().await;
         if reader.streams() != streams {
-            (streams, stream_begin) = (reader.streams(), partial.bytes());
+            streams = reader.streams();
+            stream_begin = partial.mark().map_err(failure_of_file)?;
         }
         match next {
             Ok(Some(entity)) => {
@@ -165,8 +167,7 @@ async fn to_file(
             return Err(cut(&error).with_more("run the same command with --resume to continue"));
         }
     }
-    let bytes = partial.bytes();
-    partial.finish().map_err(failure_of_file)?;
+    let bytes = partial.finish().map_err(failure_of_file)?;
     if options.json {
         return print_json(&Exported { entities, bytes });
     }

@@ -5,6 +5,7 @@
     reason = "what a user exports and imports is no part of a store"
 )]
 
+use super::compression::Compression;
 use client::Position;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -18,8 +19,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// How much is gathered before it is written, and looked at from the end.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// How gzip begins.
-const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+/// How many bytes of lines a member of a compressed file has.
+const MEMBER_BYTES: usize = 1 << 20;
+
+/// How gzip and zstd begin.
+const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
+const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
 /// The version of a position as it is written now.
 const POSITION_VERSION: u32 = 2;
@@ -36,7 +41,13 @@ pub(super) struct Partial {
     file: BufWriter<File>,
     path: PathBuf,
     whole: PathBuf,
+    /// The length of the file, with what was gathered for it.
     bytes: u64,
+    compression: Compression,
+    /// The lines of the next member, if it is compressed.
+    lines: Vec<u8>,
+    /// The last line of a compressed file when it was opened.
+    last_line: Option<Vec<u8>>,
 }
 
 /// Why an export cannot be written.
@@ -55,8 +66,8 @@ pub(super) enum PartialError {
 }
 
 impl Partial {
-    /// Opens the partial file of `whole`. With `resumes` it may be there, and what stands
-    /// behind its last whole line is cut off. With `overwrites` a file `whole` may be there, and
+    /// Opens the partial file of `whole`, whose name says how it is compressed. With `resumes` it may
+    /// be there, and what stands behind its last whole line, or member, is cut off. With `overwrites` a file `whole` may be there, and
     /// is replaced in the end.
     ///
     /// # Errors
@@ -88,9 +99,15 @@ impl Partial {
             _ => PartialError::System(path.clone(), error),
         })?;
         let system = |error| PartialError::System(path.clone(), error);
-        let length = file.seek(SeekFrom::End(0)).map_err(system)?;
-        let last = end_of_line_before(&mut file, length).map_err(system)?;
-        let bytes = last.map_or(0, |last| last + 1);
+        let compression = Compression::of(whole);
+        let (bytes, last_line) = if compression == Compression::None {
+            let length = file.seek(SeekFrom::End(0)).map_err(system)?;
+            let last = end_of_line_before(&mut file, length).map_err(system)?;
+            (last.map_or(0, |last| last + 1), None)
+        } else {
+            let members = compression.whole_members(&mut file).map_err(system)?;
+            (members.end, members.last_line)
+        };
         file.set_len(bytes).map_err(system)?;
         file.seek(SeekFrom::Start(bytes)).map_err(system)?;
         Ok(Self {
@@ -98,6 +115,9 @@ impl Partial {
             path,
             whole: whole.to_owned(),
             bytes,
+            compression,
+            lines: Vec::new(),
+            last_line,
         })
     }
 
@@ -106,6 +126,9 @@ impl Partial {
     /// # Errors
     /// [`PartialError`].
     pub(super) fn last_line(&mut self) -> Result<Option<Vec<u8>>, PartialError> {
+        if self.compression != Compression::None {
+            return Ok(self.last_line.take());
+        }
         let Some(end) = self.bytes.checked_sub(1) else {
             return Ok(None);
         };
@@ -120,19 +143,44 @@ impl Partial {
         read().map(Some).map_err(|error| self.system(error))
     }
 
-    /// The length.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Appends bytes.
+    /// The length of what was written until now, where it can be cut off later.
     ///
     /// # Errors
     /// [`PartialError`].
-    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), PartialError> {
+    pub(super) fn mark(&mut self) -> Result<u64, PartialError> {
+        self.end_member()?;
+        Ok(self.bytes)
+    }
+
+    /// Appends a line.
+    ///
+    /// # Errors
+    /// [`PartialError`].
+    pub(super) fn write(&mut self, line: &[u8]) -> Result<(), PartialError> {
+        if self.compression == Compression::None {
+            return self.append(line);
+        }
+        self.lines.extend_from_slice(line);
+        if self.lines.len() >= MEMBER_BYTES {
+            self.end_member()?;
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<(), PartialError> {
         self.bytes += bytes.len() as u64;
         let written = self.file.write_all(bytes);
         written.map_err(|error| self.system(error))
+    }
+
+    fn end_member(&mut self) -> Result<(), PartialError> {
+        if self.lines.is_empty() {
+            return Ok(());
+        }
+        let member = self.compression.member(&self.lines);
+        let member = member.map_err(|error| self.system(error))?;
+        self.lines.clear();
+        self.append(&member)
     }
 
     /// Writes what was gathered.
@@ -140,6 +188,7 @@ impl Partial {
     /// # Errors
     /// [`PartialError`].
     pub(super) fn flush(&mut self) -> Result<(), PartialError> {
+        self.end_member()?;
         self.file.flush().map_err(|error| self.system(error))
     }
 
@@ -153,15 +202,16 @@ impl Partial {
         cut.map_err(|error| self.system(error))
     }
 
-    /// Gives the file its own name, once it is on the disk.
+    /// Gives the file its own name, once it is on the disk. Returns its length.
     ///
     /// # Errors
     /// [`PartialError`].
-    pub(super) fn finish(mut self) -> Result<(), PartialError> {
+    pub(super) fn finish(mut self) -> Result<u64, PartialError> {
         self.flush()?;
         let finished = self.file.get_ref().sync_all();
         let finished = finished.and_then(|()| fs::rename(&self.path, &self.whole));
-        finished.map_err(|error| self.system(error))
+        finished.map_err(|error| self.system(error))?;
+        Ok(self.bytes)
     }
 
     fn system(&self, error: io::Error) -> PartialError {
@@ -293,7 +343,7 @@ pub(super) struct FileInput {
 pub(super) struct InputSize {
     bytes: u64,
     read: Arc<AtomicU64>,
-    is_gzip: bool,
+    is_compressed: bool,
 }
 
 impl FileInput {
@@ -304,8 +354,9 @@ impl FileInput {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let mut file = File::open(path)?;
         let bytes = file.metadata()?.len();
-        let mut first = [0; GZIP_MAGIC.len()];
-        let is_gzip = bytes > 0 && file.read_exact(&mut first).is_ok() && first == GZIP_MAGIC;
+        let mut first = [0; ZSTD_MAGIC.len()];
+        let has_begin = bytes > 0 && file.read_exact(&mut first).is_ok();
+        let is_compressed = has_begin && (first.starts_with(GZIP_MAGIC) || first == ZSTD_MAGIC);
         // What is no file of a disk, such as a pipe, has no length and cannot be read again.
         if bytes > 0 {
             file.seek(SeekFrom::Start(0))?;
@@ -313,7 +364,7 @@ impl FileInput {
         let size = InputSize {
             bytes,
             read: Arc::default(),
-            is_gzip,
+            is_compressed,
         };
         Ok(Self { file, size })
     }
@@ -328,7 +379,7 @@ impl InputSize {
     /// The share of the file that is done, once these bytes of its lines are. How many lines
     /// there are in a compressed file is not known, so of that what was read counts.
     pub(super) fn share(&self, bytes_done: u64) -> f64 {
-        let done = if self.is_gzip {
+        let done = if self.is_compressed {
             self.read.load(Ordering::Relaxed)
         } else {
             bytes_done
@@ -370,7 +421,7 @@ mod tests {
         ] {
             fs::write(&path, text).unwrap();
             let mut partial = Partial::open(&whole, true, true).unwrap();
-            assert_eq!(partial.bytes(), kept as u64);
+            assert_eq!(partial.mark().unwrap(), kept as u64);
             let line = partial.last_line().unwrap();
             assert_eq!(line.as_deref(), last.map(str::as_bytes));
             partial.write(b"next\n").unwrap();
@@ -396,6 +447,66 @@ mod tests {
     }
 
     #[test]
+    fn a_compressed_file_goes_on_behind_its_last_whole_member() {
+        let folder = tempfile::tempdir().unwrap();
+        let (plain, line) = (folder.path().join("e"), |number: u64| format!("{number}\n"));
+        let mut expected = String::new();
+        for number in 0..300_000 {
+            expected += &line(number);
+        }
+        assert!(expected.len() > MEMBER_BYTES);
+        fs::write(&plain, &expected).unwrap();
+        for name in ["e.gz", "e.zst"] {
+            let whole = folder.path().join(name);
+            let mut partial = Partial::open(&whole, false, false).unwrap();
+            assert_eq!(partial.last_line().unwrap(), None);
+            for number in 0..200_000 {
+                partial.write(line(number).as_bytes()).unwrap();
+            }
+            partial.flush().unwrap();
+            let mark = partial.mark().unwrap();
+            partial
+                .write(b"what a damaged stream has brought\n")
+                .unwrap();
+            partial.cut_at(mark).unwrap();
+            // A kill in the middle of a member.
+            let path = with_suffix(&whole, ".partial");
+            let bytes = fs::metadata(&path).unwrap().len();
+            assert_eq!(bytes, mark);
+            File::options()
+                .write(true)
+                .open(&path)
+                .unwrap()
+                .set_len(bytes - 3)
+                .unwrap();
+            let mut partial = Partial::open(&whole, true, false).unwrap();
+            let last = partial.last_line().unwrap().unwrap();
+            let last = String::from_utf8(last).unwrap();
+            let last: u64 = last.trim().parse().unwrap();
+            assert!((100_000..199_999).contains(&last), "{last}");
+            for number in last + 1..300_000 {
+                partial.write(line(number).as_bytes()).unwrap();
+            }
+            let bytes = partial.finish().unwrap();
+            let compressed = fs::read(&whole).unwrap();
+            assert_eq!(compressed.len() as u64, bytes);
+            assert!(bytes < expected.len() as u64 / 2);
+            let mut read = String::new();
+            if name == "e.gz" {
+                let mut decoder = flate2::read::MultiGzDecoder::new(&compressed[..]);
+                decoder.read_to_string(&mut read).unwrap();
+            } else {
+                let mut left = &compressed[..];
+                while !left.is_empty() {
+                    let decoder = ruzstd::decoding::StreamingDecoder::new(&mut left);
+                    decoder.unwrap().read_to_string(&mut read).unwrap();
+                }
+            }
+            assert!(read == expected);
+        }
+    }
+
+    #[test]
     fn a_file_that_cannot_be_made_is_refused_before_anything_is_read() {
         let folder = tempfile::tempdir().unwrap();
         let missing = folder.path().join("missing/e");
@@ -415,6 +526,7 @@ mod tests {
         for (bytes, shares) in [
             (&b"line\nline\n"[..], [0.5, 0.5]),
             (b"\x1f\x8b gzip", [0.0, 1.0]),
+            (b"\x28\xb5\x2f\xfd zstd", [0.0, 1.0]),
             (b"", [5.0, 5.0]),
         ] {
             fs::write(&path, bytes).unwrap();

@@ -24,12 +24,12 @@ use units::{count, rate};
 
 pub(super) const HELP: &str = "Examples:
   kvorum import backup.ndjson
-  kvorum import backup.ndjson.gz
+  kvorum import backup.ndjson.zst
   kvorum import backup.ndjson --resume
   kvorum import backup.ndjson --url http://a:8080,http://b:8080,http://c:8080 --parallel 16
   curl -s https://example.com/data.ndjson.gz | kvorum import - --position data.position
 
-A line is {\"key\":…,\"value\":…} as 'kvorum export' and the API write it: key_base64 and value_base64 for bytes that are not text, expires for a TTL; versions are ignored. If several lines have the same key, the last one wins. Input in gzip is recognized and decompressed.
+A line is {\"key\":…,\"value\":…} as 'kvorum export' and the API write it: key_base64 and value_base64 for bytes that are not text, expires for a TTL; versions are ignored but with --if-unchanged. If several lines have the same key, the last one wins. Input in gzip or zstd is recognized and decompressed.
 
 While an import runs, FILE.position records confirmed progress; it is deleted on success. After an interruption, --resume continues there: it stores some lines again, with the same content, and misses none. Name at least one of the nodes that were named before.";
 
@@ -67,6 +67,9 @@ pub(crate) struct ImportOptions {
     /// Skip and report lines that cannot be stored; otherwise the first one ends the import
     #[arg(long)]
     keep_going: bool,
+    /// Store a line only if its key still has the version of the line; other keys stay as they are
+    #[arg(long)]
+    if_unchanged: bool,
     /// How many batches to send in parallel
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = values::count(1..=256_u16))]
     parallel: u16,
@@ -123,7 +126,11 @@ pub(super) fn run(options: &ImportOptions) -> Result<(), Failure> {
     };
     let client = Arc::new(options.transfer.client()?);
     let settings = ImportSettings {
-        operation: ImportOperation::Put,
+        operation: if options.if_unchanged {
+            ImportOperation::PutIfUnchanged
+        } else {
+            ImportOperation::Put
+        },
         replicas: options.transfer.replicas(),
         shards: NonZeroUsize::new(options.parallel.into()).unwrap_or(NonZeroUsize::MIN),
         patience: options.patience.0,

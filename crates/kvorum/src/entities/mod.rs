@@ -1,4 +1,4 @@
-//! `kvorum get`, `put`, `delete`, `replicas`, `scan`, `import`, `export`: commands for entities.
+//! `kvorum get`, `put`, `touch`, `delete`, `replicas`, `scan`, `import`, `export`: commands for entities.
 //! The crate `client` talks to the nodes; this code reads options, and reads and writes files.
 //!
 //! - `options`, `key_range`: what the commands have in common: nodes, replicas, keys.
@@ -7,6 +7,7 @@
 //! - `outcome`: which exit code and which line each failure becomes.
 //! - `output`: stdout; `waiting`: waits for requests.
 
+mod compression;
 mod deletion;
 mod export;
 mod files;
@@ -24,7 +25,7 @@ use clap::Subcommand;
 use export::ExportOptions;
 use import::ImportOptions;
 use scan::ScanOptions;
-use single::{DeleteOptions, GetOptions, PutOptions, ReplicasOptions};
+use single::{DeleteOptions, GetOptions, PutOptions, ReplicasOptions, TouchOptions};
 
 /// What to do.
 #[derive(Clone, Debug, Subcommand)]
@@ -35,6 +36,9 @@ pub(crate) enum EntityCommand {
     /// Give a key a value
     #[command(after_help = single::PUT_HELP, allow_negative_numbers = true)]
     Put(PutOptions),
+    /// Change when the value of a key expires
+    #[command(after_help = single::TOUCH_HELP)]
+    Touch(TouchOptions),
     /// Delete a key, or all keys with a prefix
     #[command(after_help = single::DELETE_HELP)]
     Delete(DeleteOptions),
@@ -42,13 +46,13 @@ pub(crate) enum EntityCommand {
     #[command(after_help = single::REPLICAS_HELP)]
     Replicas(ReplicasOptions),
     /// Print the entities of a range of keys
-    #[command(after_help = scan::HELP)]
+    #[command(after_help = scan::HELP, mut_arg("timeout", scan::with_silence_default))]
     Scan(ScanOptions),
     /// Store the entities of a file with lines of JSON
     #[command(after_help = import::HELP)]
     Import(ImportOptions),
     /// Write the entities of the cluster to a file, as lines of JSON
-    #[command(after_help = export::HELP)]
+    #[command(after_help = export::HELP, mut_arg("timeout", scan::with_silence_default))]
     Export(ExportOptions),
 }
 
@@ -60,6 +64,7 @@ pub(crate) fn run(command: &EntityCommand) -> Result<(), Failure> {
     match command {
         EntityCommand::Get(options) => single::get(options),
         EntityCommand::Put(options) => single::put(options),
+        EntityCommand::Touch(options) => single::touch(options),
         EntityCommand::Delete(options) => single::delete(options),
         EntityCommand::Replicas(options) => single::replicas(options),
         EntityCommand::Scan(options) => scan::run(options),

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::values::{TimeSpan, count, span, url};
 use clap::Args;
 use cli::progress::Progress;
-use client::{Client, Limits, Replicas, Settings};
+use client::{Client, Condition, Limits, Replicas, Settings};
 use cluster::NodeUrl;
 use std::ffi::OsStr;
 use std::ffi::OsString;
@@ -34,11 +34,10 @@ pub(super) struct NodeOptions {
     #[arg(long = "url", value_parser = url, value_name = "URL", value_delimiter = ',',
         help_heading = "Nodes")]
     urls: Vec<NodeUrl>,
-    /// How long a node may be silent [default: 15s; 60s for scan and export; 1h for --count]
+    /// How long a node may be silent [default: 15s]
     #[arg(long, value_parser = span(TIMEOUTS), value_name = "TIME", help_heading = "Nodes")]
     timeout: Option<TimeSpan>,
-    /// How often to ask all nodes again after each has failed; for lines that too few replicas store,
-    /// import and delete --prefix wait as long as --patience says instead
+    /// How often to ask all nodes again after each has failed
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = count(0..=1000_u32),
         help_heading = "Nodes")]
     retries: u32,
@@ -257,9 +256,60 @@ pub(super) struct WriteOptions {
     pub(super) retry_writes: bool,
 }
 
+/// What must hold of the key for a write to take effect.
+#[derive(Args, Clone, Debug)]
+pub(super) struct ConditionOptions {
+    /// Write only if the key's value has this ETag, which get --json and each write print; * stands
+    /// for any value. Otherwise the exit code is 6, and nothing is written
+    #[arg(long, value_name = "ETAG", value_parser = entity_tag, conflicts_with = "retry_writes",
+        help_heading = "Conditions")]
+    if_match: Option<String>,
+    /// Write only if the key has no value with this ETag; * stands for any value, so that only a key
+    /// without a value is written
+    #[arg(long, value_name = "ETAG", value_parser = entity_tag, conflicts_with = "retry_writes",
+        help_heading = "Conditions")]
+    if_none_match: Option<String>,
+}
+
+impl From<&ConditionOptions> for Condition {
+    fn from(options: &ConditionOptions) -> Self {
+        Self {
+            if_match: options.if_match.clone(),
+            if_none_match: options.if_none_match.clone(),
+        }
+    }
+}
+
+/// Reads an entity tag, whose quotes a shell may have taken away.
+pub(super) fn entity_tag(text: &str) -> Result<String, String> {
+    let is_of_tag = |character: char| !character.is_control() && character != ' ';
+    if text.is_empty() || !text.chars().all(is_of_tag) {
+        return Err("give an ETag, or *".to_owned());
+    }
+    if text == "*" || text.contains('"') {
+        return Ok(text.to_owned());
+    }
+    Ok(format!("\"{text}\""))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_entity_tag_may_come_without_its_quotes() {
+        for (text, tag) in [
+            ("*", "*"),
+            ("0a-1b", "\"0a-1b\""),
+            ("\"0a-1b\"", "\"0a-1b\""),
+            ("W/\"0a-1b\"", "W/\"0a-1b\""),
+        ] {
+            assert_eq!(entity_tag(text).as_deref(), Ok(tag));
+        }
+        for text in ["", "a b", "a\n"] {
+            assert!(entity_tag(text).is_err(), "{text:?}");
+        }
+    }
 
     #[test]
     fn keys_are_read_or_refused() {

@@ -5,7 +5,7 @@ use crate::access;
 use crate::failure::Failure;
 use api::Problem;
 use api::problem_type::NO_SUCH_ENTITY;
-use client::{Error, Remedy};
+use client::{Condition, Error, Remedy};
 use serde::Serialize;
 
 /// A failure as `--json` prints it.
@@ -15,6 +15,8 @@ struct FailureDocument<'a> {
     error: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    etag: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<&'a Problem>,
 }
@@ -27,6 +29,11 @@ pub(super) fn failure_of(error: &Error) -> Failure {
     {
         return Failure::absent("the key has no value");
     }
+    if let Error::Refused(refusal) = error
+        && refusal.status == 412
+    {
+        return Failure::not_matched(line);
+    }
     match error.remedy() {
         Remedy::Correct => Failure::usage(line),
         Remedy::Wait => Failure::unavailable(line),
@@ -35,13 +42,47 @@ pub(super) fn failure_of(error: &Error) -> Failure {
     }
 }
 
+/// Whether a write whose outcome is unknown is repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WriteRepeats {
+    /// Never: it has a condition, so a repeat could find the first attempt.
+    Never,
+    /// Not unless the user asks for it.
+    IfAsked,
+    /// The user has asked for it.
+    Asked,
+}
+
+impl WriteRepeats {
+    /// What holds for a write with this condition.
+    pub(super) fn of(condition: &Condition, is_asked: bool) -> Self {
+        match (condition.is_empty(), is_asked) {
+            (false, _) => Self::Never,
+            (true, false) => Self::IfAsked,
+            (true, true) => Self::Asked,
+        }
+    }
+}
+
 /// The failure that the error of a write becomes: it says what is known of the write, and how to
-/// have it repeated unless it was `repeated` already.
-pub(super) fn failure_of_write(error: &Error, repeated: bool) -> Failure {
+/// have it repeated, if it may be and was not already.
+pub(super) fn failure_of_write(error: &Error, repeats: WriteRepeats) -> Failure {
     let failure = failure_of(error);
     if !error.is_unknown() {
         return failure;
     }
+    let repeated = match repeats {
+        WriteRepeats::Never => {
+            let line = failure.line();
+            return Failure::unknown(if line.contains("may have taken effect") {
+                line.to_owned()
+            } else {
+                format!("{line}; the write may have taken effect, or may still: read the key")
+            });
+        }
+        WriteRepeats::IfAsked => false,
+        WriteRepeats::Asked => true,
+    };
     // A receipt says so itself.
     let says_so = failure.line().contains("may still take effect");
     match (says_so, repeated) {
@@ -64,6 +105,7 @@ pub(super) fn print_failure(error: &Error, failure: &Failure) -> Result<(), Fail
     output::print_json(&FailureDocument {
         error: failure.line(),
         version: refusal.and_then(|refusal| refusal.version.as_deref()),
+        etag: refusal.and_then(|refusal| refusal.etag.as_deref()),
         problem: refusal.map(|refusal| &refusal.problem),
     })
 }
@@ -86,6 +128,7 @@ mod tests {
                 ..Problem::default()
             },
             version: None,
+            etag: None,
             retry_after: None,
         }))
     }
@@ -111,6 +154,7 @@ mod tests {
             (refused(401, "no-token"), 5, "--token-file"),
             (refused(403, "no-right"), 5, "why"),
             (refused(400, "tls-required"), 5, "why"),
+            (refused(412, "other-version"), 6, "why"),
             (refused(413, "value-too-long"), 4, "why"),
             (refused(500, "scan-failed"), 4, "why"),
             (refused(503, "overloaded"), 3, "why"),
@@ -171,7 +215,10 @@ mod tests {
         let cut = || Error::Cut {
             node: "http://h:1".to_owned(),
         };
-        let line = |error: &Error, repeated| failure_of_write(error, repeated).line().to_owned();
+        let line = |error: &Error, repeated| {
+            let repeats = WriteRepeats::of(&Condition::default(), repeated);
+            failure_of_write(error, repeats).line().to_owned()
+        };
         for error in [
             cut(),
             refused(504, "not-enough-replicas"),
@@ -193,5 +240,30 @@ mod tests {
             assert!(!line.contains("may still take effect"), "{line}");
             assert!(!line.contains("--retry-writes"), "{line}");
         }
+    }
+
+    #[test]
+    fn a_conditional_write_that_may_have_happened_has_a_code_of_its_own() {
+        let repeats = WriteRepeats::of(&Condition::absent(), false);
+        assert_eq!(repeats, WriteRepeats::Never);
+        let cut = Error::Cut {
+            node: "http://h:1".to_owned(),
+        };
+        for error in [cut, refused(504, "not-enough-replicas")] {
+            let failure = failure_of_write(&error, repeats);
+            assert_eq!(failure.code(), 7);
+            let line = failure.line();
+            assert!(line.contains("may have taken effect"), "{line}");
+            assert!(!line.contains("--retry-writes"), "{line}");
+        }
+        let mut not_applied = refused(504, "not-enough-replicas");
+        if let Error::Refused(refusal) = &mut not_applied {
+            refusal.problem.outcome = Some(api::NOT_APPLIED.to_owned());
+        }
+        for error in [not_applied, refused(503, "overloaded")] {
+            assert_eq!(failure_of_write(&error, repeats).code(), 3, "{error}");
+        }
+        let changed = refused(412, "other-version");
+        assert_eq!(failure_of_write(&changed, repeats).code(), 6);
     }
 }

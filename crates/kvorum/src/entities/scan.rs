@@ -3,12 +3,12 @@
 use super::key_range::{KeyRangeOptions, transferred};
 use super::options::TransferOptions;
 use super::outcome::failure_of;
-use super::output::{Output, print_lines};
+use super::output::{print_lines, stdout};
 use super::waiting::wait_for;
 use crate::failure::Failure;
-use crate::values::count;
+use crate::values::count_from;
 use api::{Entity, ListedLine};
-use clap::Args;
+use clap::{Arg, Args};
 use cli::progress::Stage;
 use client::{Client, ScanRequest, Scope, percent_form};
 use std::ffi::OsString;
@@ -47,7 +47,7 @@ pub(crate) struct ScanOptions {
     )]
     delimiter: Option<OsString>,
     /// Stop after N entities
-    #[arg(long, value_name = "N", value_parser = count(1..=u64::MAX), help_heading = "Range")]
+    #[arg(long, value_name = "N", value_parser = count_from(1), help_heading = "Range")]
     limit: Option<u64>,
     /// Print keys without values
     #[arg(long)]
@@ -60,6 +60,12 @@ pub(crate) struct ScanOptions {
     json: bool,
     #[command(flatten)]
     transfer: TransferOptions,
+}
+
+/// The option `--timeout` of a command that scans: a node may have to look for the next entity, and
+/// sends nothing until it has counted all.
+pub(super) fn with_silence_default(timeout: Arg) -> Arg {
+    timeout.help("How long a node may be silent [default: 60s; 1h while it counts]")
 }
 
 /// Prints the entities of a range of keys.
@@ -95,7 +101,7 @@ pub(super) fn run(options: &ScanOptions) -> Result<(), Failure> {
 
 async fn scan(client: &Client, request: ScanRequest, options: &ScanOptions) -> Result<(), Failure> {
     let mut reader = client.scan(request);
-    let mut output = Output::stdout();
+    let mut output = stdout();
     let mut progress = options.transfer.progress(true);
     let (mut count, mut last_key) = (0, None);
     let ended = loop {
@@ -105,14 +111,10 @@ async fn scan(client: &Client, request: ScanRequest, options: &ScanOptions) -> R
             Err(error) => break Err(failure_of(&error)),
         };
         count += 1;
-        let is_taken = output.write(|out| match &line {
+        output.write(|out| match &line {
             ListedLine::Entity(entity) => put_line(entity, options.json, out),
             ListedLine::Prefix(prefix) => put_prefix(prefix, options.json, out),
         })?;
-        if !is_taken {
-            // The reader of the output has what it wanted.
-            return Ok(());
-        }
         last_key = Some(match line {
             ListedLine::Entity(entity) => entity.key,
             ListedLine::Prefix(prefix) => prefix,

@@ -1,19 +1,21 @@
-//! `kvorum get`, `put`, `delete` and `replicas`: single keys.
+//! `kvorum get`, `put`, `touch`, `delete` and `replicas`: single keys.
 
 use super::deletion;
 use super::options::{
-    KeyForm, KeyOptions, NodeOptions, PrefixOptions, ReplicaOptions, WriteOptions,
+    ConditionOptions, KeyForm, KeyOptions, NodeOptions, PrefixOptions, ReplicaOptions,
+    WriteOptions, entity_tag,
 };
-use super::outcome::{failure_of, failure_of_write, print_failure};
-use super::output::{Output, print_json, print_lines};
+use super::outcome::{WriteRepeats, failure_of, failure_of_write, print_failure};
+use super::output::{print_json, print_lines, stdout};
 use super::scan;
 use super::waiting::wait_for;
 use crate::failure::Failure;
 use crate::text::report_line;
 use crate::values::ttl;
-use api::Entity;
+use api::{Entity, rfc3339};
+use base::{Clock, SystemClock};
 use clap::Args;
-use client::{Client, EntityHead, Error, KeyReplica, KeyReplicas, percent_form};
+use client::{Client, Condition, EntityHead, Error, KeyReplica, KeyReplicas, percent_form};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Read};
@@ -41,18 +43,30 @@ Examples:
   kvorum put photo --file photo.jpg
   date | kvorum put today -
   kvorum put token secret --ttl 5m
+  kvorum put leader node-7 --if-none-match '*'
+  kvorum put user/1 '{\"n\":2}' --if-match 032a69deb5800001-d6476c25083d69be
 
 A value that begins with a dash follows '--': kvorum put key -- -v";
+
+pub(super) const TOUCH_HELP: &str = "\
+Examples:
+  kvorum touch lock --ttl 30s --if-match 032a69deb5800001-d6476c25083d69be
+  kvorum touch session/7 --ttl 1h
+  kvorum touch session/7
+
+The value stays. Without --ttl it does not expire any more. The ETag is a new one.";
 
 pub(super) const DELETE_HELP: &str = "\
 Examples:
   kvorum delete user/1
   kvorum delete --key-base64 /wA=
+  kvorum delete user/1 --if-match 032a69deb5800001-d6476c25083d69be
   kvorum delete --prefix user/
   kvorum delete --prefix user/ --yes
 
 --prefix counts the keys of the cluster, asks, and deletes them in batches. A batch whose outcome is \
-unknown is repeated, so what others write meanwhile may be deleted, too. After an interruption the same \
+unknown, or that too few replicas took, is repeated for a minute, so what others write meanwhile may be \
+deleted, too. After an interruption the same \
 command deletes what is left.";
 
 pub(super) const REPLICAS_HELP: &str = "\
@@ -103,11 +117,34 @@ pub(crate) struct PutOptions {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    condition: ConditionOptions,
+    #[command(flatten)]
     replicas: ReplicaOptions,
     #[command(flatten)]
     nodes: NodeOptions,
     #[command(flatten)]
     write: WriteOptions,
+}
+
+/// The options of `touch`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct TouchOptions {
+    #[command(flatten)]
+    key: KeyOptions,
+    /// Let the value expire after TIME from now on: 300 (seconds), 5m, 12h, 30d
+    #[arg(long, value_name = "TIME", value_parser = ttl)]
+    ttl: Option<u64>,
+    /// Print a line of JSON
+    #[arg(long)]
+    json: bool,
+    /// Write only if the key's value has this ETag, which get --json and each write print. Otherwise
+    /// the exit code is 6, and nothing is written
+    #[arg(long, value_name = "ETAG", value_parser = entity_tag, help_heading = "Conditions")]
+    if_match: Option<String>,
+    #[command(flatten)]
+    replicas: ReplicaOptions,
+    #[command(flatten)]
+    nodes: NodeOptions,
 }
 
 /// The options of `delete`.
@@ -121,6 +158,11 @@ pub(crate) struct DeleteOptions {
     /// Print a line of JSON
     #[arg(long)]
     pub(super) json: bool,
+    /// Delete only if the key's value has this ETag, which get --json and each write print; * stands
+    /// for any value. Otherwise the exit code is 6, and nothing is written
+    #[arg(long, value_name = "ETAG", value_parser = entity_tag,
+        conflicts_with_all = ["retry_writes", "prefix"], help_heading = "Conditions")]
+    if_match: Option<String>,
     #[command(flatten)]
     pub(super) replicas: ReplicaOptions,
     #[command(flatten)]
@@ -198,7 +240,7 @@ async fn get_one(client: &Client, key: &[u8], options: &GetOptions) -> Result<()
     if options.json {
         return print_json(&EntityDocument::new(key, &found.value, &found.head));
     }
-    let mut output = Output::stdout();
+    let mut output = stdout();
     // Otherwise the prompt would follow the value on its line.
     let has_newline = io::stdout().is_terminal() && !found.value.ends_with(b"\n");
     output.write(|bytes| {
@@ -212,7 +254,7 @@ async fn get_one(client: &Client, key: &[u8], options: &GetOptions) -> Result<()
 
 /// Prints a line for each key. All are read, also if some have no value.
 async fn get_all(client: &Client, keys: &[Vec<u8>], options: &GetOptions) -> Result<(), Failure> {
-    let mut output = Output::stdout();
+    let mut output = stdout();
     let mut absent = 0;
     for key in keys {
         let found = match client.get(key, options.replicas.into()).await {
@@ -236,10 +278,7 @@ async fn get_all(client: &Client, keys: &[Vec<u8>], options: &GetOptions) -> Res
                 value: Some(found.value),
                 ..Entity::default()
             };
-            if !output.write(|line| scan::put_line(&entity, false, line))? {
-                // The reader of the output has what it wanted.
-                return Ok(());
-            }
+            output.write(|line| scan::put_line(&entity, false, line))?;
         }
     }
     output.flush()?;
@@ -262,8 +301,29 @@ pub(super) fn put(options: &PutOptions) -> Result<(), Failure> {
     let client = options.nodes.client(options.write.retry_writes)?;
     wait_for(async {
         let replicas = options.replicas.into();
-        let written = client.put(&key, value.into(), options.ttl, replicas);
-        print_written("stored", written.await, options.write, options.json)
+        let condition = Condition::from(&options.condition);
+        let written = client.put_if(&key, value.into(), options.ttl, replicas, &condition);
+        let written = written.await;
+        let repeats = WriteRepeats::of(&condition, options.write.retry_writes);
+        print_written("stored", written, repeats, options.json)
+    })
+}
+
+/// Changes when a value expires.
+///
+/// # Errors
+/// See `outcome`.
+pub(super) fn touch(options: &TouchOptions) -> Result<(), Failure> {
+    let key = options.key.bytes()?;
+    let client = options.nodes.client(false)?;
+    wait_for(async {
+        let replicas = options.replicas.into();
+        let condition = Condition {
+            if_match: options.if_match.clone(),
+            if_none_match: None,
+        };
+        let written = client.touch(&key, options.ttl, replicas, &condition).await;
+        print_written("touched", written, WriteRepeats::Never, options.json)
     })
 }
 
@@ -277,8 +337,14 @@ pub(super) fn delete(options: &DeleteOptions) -> Result<(), Failure> {
     };
     let client = options.nodes.client(options.write.retry_writes)?;
     wait_for(async {
-        let written = client.delete(&key, options.replicas.into());
-        print_written("deleted", written.await, options.write, options.json)
+        let condition = Condition {
+            if_match: options.if_match.clone(),
+            if_none_match: None,
+        };
+        let written = client.delete_if(&key, options.replicas.into(), &condition);
+        let written = written.await;
+        let repeats = WriteRepeats::of(&condition, options.write.retry_writes);
+        print_written("deleted", written, repeats, options.json)
     })
 }
 
@@ -292,17 +358,20 @@ pub(super) fn replicas(options: &ReplicasOptions) -> Result<(), Failure> {
     wait_for(async {
         match client.replicas(&key, options.versions).await {
             Ok(listed) if options.json => print_json(&listed),
-            Ok(listed) => print_lines(replicas_lines(&listed, options.versions)),
+            Ok(listed) => {
+                let now_unix_ms = SystemClock::new().unix_ms();
+                print_lines(replicas_lines(&listed, options.versions, now_unix_ms))
+            }
             Err(error) => Err(reported(&error, failure_of(&error), options.json)?),
         }
     })
 }
 
 /// A line for each node, in the order of the preference list.
-fn replicas_lines(listed: &KeyReplicas, has_versions: bool) -> Vec<String> {
+fn replicas_lines(listed: &KeyReplicas, has_versions: bool, now_unix_ms: u64) -> Vec<String> {
     let rows = listed.replicas.iter().enumerate().map(|(index, replica)| {
         let held = if has_versions {
-            held_text(replica)
+            held_text(replica, now_unix_ms)
         } else {
             String::new()
         };
@@ -313,7 +382,7 @@ fn replicas_lines(listed: &KeyReplicas, has_versions: bool) -> Vec<String> {
 }
 
 /// What a node holds.
-fn held_text(replica: &KeyReplica) -> String {
+fn held_text(replica: &KeyReplica, now_unix_ms: u64) -> String {
     if let Some(missed) = &replica.missed {
         return format!("unknown: {missed}");
     }
@@ -332,7 +401,9 @@ fn held_text(replica: &KeyReplica) -> String {
         text += &format!(", for {copies} {replicas}");
     }
     if let Some(expires) = &replica.expires {
-        text += &format!(", expires {expires}");
+        let is_over = rfc3339::unix_ms_of(expires).is_some_and(|expiry| expiry <= now_unix_ms);
+        let verb = if is_over { "expired" } else { "expires" };
+        text += &format!(", {verb} {expires}");
     }
     if replica.stale == Some(true) {
         text += ", stale";
@@ -343,14 +414,14 @@ fn held_text(replica: &KeyReplica) -> String {
 fn print_written(
     what: &str,
     written: Result<EntityHead, Error>,
-    options: WriteOptions,
+    repeats: WriteRepeats,
     json: bool,
 ) -> Result<(), Failure> {
     match written {
         Ok(head) if json => print_json(&head),
         Ok(head) => print_lines([written_line(what, &head)]),
         Err(error) => {
-            let failure = failure_of_write(&error, options.retry_writes);
+            let failure = failure_of_write(&error, repeats);
             Err(reported(&error, failure, json)?)
         }
     }
@@ -360,7 +431,10 @@ fn print_written(
 fn written_line(what: &str, head: &EntityHead) -> String {
     let EntityHead { version, node, .. } = head;
     let acks = head.acks.as_deref().unwrap_or("unknown");
-    format!("{what}: version {version}, acknowledged by {acks} replicas through {node}")
+    let etag = head.etag.as_deref().map_or_else(String::new, |etag| {
+        format!(", ETag {}", etag.trim_matches('"'))
+    });
+    format!("{what}: version {version}{etag}, acknowledged by {acks} replicas through {node}")
 }
 
 /// The failure, after it was printed if the user wants JSON.
@@ -416,12 +490,13 @@ mod tests {
         let head = EntityHead {
             node: "http://h:1".to_owned(),
             version: "9".to_owned(),
+            etag: Some("\"0a-1b\"".to_owned()),
             acks: Some("2/3".to_owned()),
             expires: None,
         };
         assert_eq!(
             written_line("stored", &head),
-            "stored: version 9, acknowledged by 2/3 replicas through http://h:1"
+            "stored: version 9, ETag 0a-1b, acknowledged by 2/3 replicas through http://h:1"
         );
         let replica = |name: &str, url: &str| KeyReplica {
             name: name.to_owned(),
@@ -432,7 +507,7 @@ mod tests {
             replicas: vec![replica("node-10", "http://h:1"), replica("b", "http://h:2")],
         };
         assert_eq!(
-            replicas_lines(&listed, false),
+            replicas_lines(&listed, false, 0),
             ["  1  node-10  http://h:1", "  2  b        http://h:2"]
         );
         listed.replicas.push(replica("c", "http://h:30"));
@@ -445,7 +520,7 @@ mod tests {
         listed.replicas[1].stale = Some(true);
         listed.replicas[2].missed = text("timeout");
         assert_eq!(
-            replicas_lines(&listed, true),
+            replicas_lines(&listed, true, 0),
             [
                 "  1  node-10  http://h:1   value of 5 bytes, version 9, for 3 replicas, expires \
                  2026-11-22T16:00:00Z",
@@ -453,10 +528,16 @@ mod tests {
                 "  3  c        http://h:30  unknown: timeout",
             ]
         );
+        let last = rfc3339::unix_ms_of("2026-11-22T16:00:00Z").unwrap();
+        let later = replicas_lines(&listed, true, last);
+        assert!(
+            later[0].ends_with("expired 2026-11-22T16:00:00Z"),
+            "{later:?}"
+        );
         let document = EntityDocument::new(b"\xff", b"v", &head);
         assert_eq!(
             serde_json::to_string(&document).unwrap(),
-            r#"{"key_base64":"/w==","value":"v","node":"http://h:1","version":"9","acks":"2/3"}"#
+            r#"{"key_base64":"/w==","value":"v","node":"http://h:1","version":"9","etag":"\"0a-1b\"","acks":"2/3"}"#
         );
     }
 }

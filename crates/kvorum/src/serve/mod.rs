@@ -1,16 +1,23 @@
 //! `kvorum serve`: runs a node until a signal stops it.
+//!
+//! `options` is the list of options, `values` their types; `secret_file` reads the cluster's
+//! secret, `faults` are those of `dev`, `restore` makes a folder of a backup before a first start.
 
+mod check;
 mod faults;
 mod options;
+mod restore;
 mod secret_file;
 mod values;
 
+pub(crate) use check::run as check;
 pub(crate) use options::{NodeProgram, ServeCommand, ServeOptions};
+pub(crate) use restore::{HELP as RESTORE_HELP, RestoreOptions, run as restore};
 
 use crate::failure::Failure;
 use crate::files;
-use crate::layers::{OptionError, Parsed};
 use crate::logging;
+use crate::option_sources::{OptionError, Parsed};
 use crate::resources;
 use crate::signals::{ReloadSignals, StopSignals};
 use crate::stderr;
@@ -128,28 +135,61 @@ async fn serve(
     let mut signals = StopSignals::install()?;
     let mut reloads = ReloadSignals::install()?;
     let faults = until_stdin_closes.then(DevFaults::new);
-    let of_node = faults.clone();
-    let starting = on_thread("start", move || start(config, secret_reload, log, of_node))?;
-    let node = tokio::select! {
+    let mut stdin_ends = std::pin::pin!(stdin_end(faults.clone()));
+    loop {
+        let (config, secret_reload) = (config.clone(), secret_reload.clone());
+        let (log, faults) = (Arc::clone(&log), faults.clone());
+        let starting = on_thread("start", move || start(config, secret_reload, log, faults))?;
+        let node = await_start(starting, &mut signals).await?;
+        let Some(node) = node else { return Ok(()) };
+        let end = tokio::select! {
+            signal = signals.next() => End::Stopped(signal.name()),
+            () = &mut stdin_ends => End::Stopped("end of stdin"),
+            () = reload_forever(&node, &mut reloads) => End::Stopped("end of signals"),
+            () = node.joined() => End::Joined,
+        };
+        stop(node, &mut signals, end).await?;
+        if end != End::Joined {
+            return Ok(());
+        }
+    }
+}
+
+/// Why a node is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Somebody has stopped it, by that.
+    Stopped(&'static str),
+    /// It has waited to join a cluster, and is a member from its next start on.
+    Joined,
+}
+
+/// Waits for a node that is being started. `None` if a signal comes first.
+async fn await_start(
+    starting: impl Future<Output = Result<Result<Server, Failure>, impl Sized>>,
+    signals: &mut StopSignals,
+) -> Result<Option<Arc<Server>>, Failure> {
+    tokio::select! {
         signal = signals.next() => {
             // The node has acknowledged nothing, and a store may be abandoned
             // at any moment.
             tracing::info!("{}: stopped before the store had opened", signal.name());
-            return Ok(());
+            Ok(None)
         }
         started = starting => match started {
-            Ok(Ok(node)) => Arc::new(node),
-            Ok(Err(failure)) => return Err(failure),
-            Err(_) => return Err(Failure::failed("the node panicked while it started")),
+            Ok(Ok(node)) => Ok(Some(Arc::new(node))),
+            Ok(Err(failure)) => Err(failure),
+            Err(_) => Err(Failure::failed("the node panicked while it started")),
         },
-    };
+    }
+}
 
-    let reason = tokio::select! {
-        signal = signals.next() => signal.name(),
-        () = stdin_end(faults) => "end of stdin",
-        () = reload_forever(&node, &mut reloads) => "end of signals",
-    };
-    tracing::info!("{reason}: finishing the admitted requests");
+/// Stops a node.
+async fn stop(node: Arc<Server>, signals: &mut StopSignals, end: End) -> Result<(), Failure> {
+    match end {
+        End::Stopped(reason) => tracing::info!("{reason}: finishing the admitted requests"),
+        End::Joined => tracing::info!("the node has joined the cluster: starting it as a member"),
+    }
     let stopped = Arc::clone(&node);
     let Ok(stopping) = on_thread("stop", move || stopped.shutdown()) else {
         // Without a thread for it, no second signal is heard.

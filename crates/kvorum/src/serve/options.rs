@@ -5,20 +5,25 @@
 //! …]`; every other default is the server's own ([`ServerConfig`]).
 
 use super::secret_file;
-use super::values::{CompressionOption, DurabilityOption, FilterOption, LogKeysOption};
+use super::values::{
+    BackupPlace, CompressionOption, DurabilityOption, FilterOption, LogKeysOption, backup_target,
+    open_bucket,
+};
 use crate::files::ReadFile;
-use crate::layers::OptionError;
 use crate::logging::LogOptions;
+use crate::option_sources::OptionError;
 use crate::resources;
 use crate::values::{
     ByteSize, IntervalOption, Switch, TimeSpan, address, count, interval, member, name, size, span,
     url,
 };
+use backup::TargetPlace;
 use clap::{Args, Parser, Subcommand};
 use cluster::{Member, Members, NodeUrl, Replicas};
 use server::{AuditTarget, ServerConfig, TlsConfig, TlsFiles, TrustConfig, bounds};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The program as the process of a node sees it: `serve` alone.
 #[derive(Debug, Parser)]
@@ -79,6 +84,12 @@ pub(crate) struct ServeOptions {
     /// All nodes of the cluster, including this one; the same list on every node. The name of a node without a NAME is the HOST:PORT of its URL [default: this node alone]
     #[arg(long, value_parser = member, value_name = "[NAME=]URL", value_delimiter = ',', help_heading = "Cluster")]
     pub(crate) cluster: Vec<Member>,
+    /// The URL of a member of a cluster that this node joins. It waits, on an empty data folder, until an operator lets it join ('kvorum admin members join NAME' at a member). Keep the option: once the folder knows the list of members, only that counts. Not with --cluster, which forms a cluster
+    #[arg(long, value_parser = url, value_name = "URL", help_heading = "Cluster")]
+    pub(crate) join: Option<NodeUrl>,
+    /// What the node fails together with, such as a rack. The replicas of a key are in different zones as long as there are enough; a node without a zone fails alone. For a node that joins, and for the only node of a cluster; once the folder knows the list of members, only that counts
+    #[arg(long, value_parser = name, value_name = "ZONE", help_heading = "Cluster")]
+    pub(crate) zone: Option<String>,
     /// The node's name, which decides which keys the node holds [default: the name in --cluster, or HOST:PORT of the URL]
     #[arg(long, value_parser = name, value_name = "NAME", help_heading = "Cluster")]
     pub(crate) name: Option<String>,
@@ -115,6 +126,10 @@ pub(crate) struct ServeOptions {
     /// How often a full repair begins: the nodes compare everything, and verify every stored block; off: only to rebuild a store
     #[arg(long, value_parser = interval(bounds::REPAIR_INTERVAL), value_name = "INTERVAL", help_heading = "Cluster", default_value_t = IntervalOption(defaults().node.full_repair_interval))]
     pub(crate) full_repair_interval: IntervalOption,
+
+    /// A folder or an S3 bucket for backups of the cluster, by the name that commands give; the same one, which they share, on all nodes. Can be given several times
+    #[arg(long, value_parser = backup_target, value_name = "NAME=PLACE", value_delimiter = ',', help_heading = "Cluster")]
+    pub(crate) backup_target: Vec<(String, BackupPlace)>,
 
     /// The node's certificate, followed by those between it and its authority, in PEM; read again when it changes [default: no TLS]
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
@@ -263,7 +278,23 @@ impl ServeOptions {
         let url = required("url", self.url.as_ref())?;
         let data = required("data", self.data.as_ref())?;
 
+        if self.join.is_some() && !self.cluster.is_empty() {
+            return Err(OptionError::new(
+                "join",
+                "--cluster forms a cluster, and --join joins one that is there: give one of them. A \
+                 node that has joined keeps --join",
+            ));
+        }
+        if self.join.as_ref() == Some(url) {
+            return Err(OptionError::new(
+                "join",
+                "it is the node's own URL: give the URL of a member of the cluster",
+            ));
+        }
         let mut config = ServerConfig::new(self.members(url)?, data);
+        config.node.is_listed = !self.cluster.is_empty();
+        config.node.join.clone_from(&self.join);
+        config.node.zone.clone_from(&self.zone);
         let memory_bytes = self.memory.map(|size| size.0);
         config.set_memory_bytes(memory_bytes.unwrap_or_else(resources::memory_bytes_default));
         config.node.expect_data = self.expect_data == Switch::On;
@@ -273,6 +304,7 @@ impl ServeOptions {
         config.cors_origins.clone_from(&self.cors_origin);
 
         config.replicas_default = self.replicas_default(config.node.members.count())?;
+        config.node.default_pair = config.replicas_default;
         if let Some(file) = &self.cluster_secret_file {
             let secret = secret_file::read(file, read_file);
             let refuse = |problem| OptionError::new(CLUSTER_SECRET_FILE, problem);
@@ -286,6 +318,18 @@ impl ServeOptions {
         config.node.gc_grace = self.gc_grace.0;
         config.node.repair_interval = self.repair_interval.0;
         config.node.full_repair_interval = self.full_repair_interval.0;
+
+        for (name, place) in &self.backup_target {
+            let place = match place {
+                BackupPlace::Folder(folder) => TargetPlace::Folder(folder.clone()),
+                BackupPlace::Bucket(bucket) => {
+                    let refuse = |problem| OptionError::new("backup-target", problem);
+                    let opened = open_bucket(bucket, read_file).map_err(refuse)?;
+                    TargetPlace::Opened(Arc::new(opened))
+                }
+            };
+            config.node.backup_targets.insert(name.clone(), place);
+        }
 
         config.node.durability = self.durability.0;
         config.node.compression = self.compression.into();

@@ -1,10 +1,14 @@
 //! Values of options that only `serve` has.
 
+use crate::files::ReadFile;
+use crate::private_file;
 use crate::values::{TimeSpan, span};
 use clap::ValueEnum;
+use s3::{S3Credentials, S3Place, S3Target};
 use server::LogKeys;
 use std::fmt;
 use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -110,6 +114,59 @@ impl From<LogKeysOption> for LogKeys {
             LogKeysOption::Off => Self::Off,
         }
     }
+}
+
+/// Where a target of backups lies, as people write it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum BackupPlace {
+    Folder(PathBuf),
+    Bucket(S3Place),
+}
+
+impl FromStr for BackupPlace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if !S3Place::is_meant(text) {
+            return Ok(Self::Folder(text.into()));
+        }
+        let bucket = text.parse();
+        bucket
+            .map(Self::Bucket)
+            .map_err(|error: s3::PlaceError| error.to_string())
+    }
+}
+
+/// Opens a bucket, with the rights in its file or in the environment. Sends nothing yet.
+///
+/// # Errors
+/// A sentence that names the file and never its contents.
+pub(super) fn open_bucket(place: &S3Place, read_file: ReadFile<'_>) -> Result<S3Target, String> {
+    let credentials = match &place.credentials {
+        None => None,
+        Some(file) => {
+            let text = private_file::read(Path::new(file), read_file)?;
+            let read = text.parse::<S3Credentials>();
+            Some(read.map_err(|error| format!("{file} cannot be used: {error}"))?)
+        }
+    };
+    S3Target::new(place, credentials).map_err(|error| format!("{place}: {error}"))
+}
+
+/// Parses a target of backups: `nas=/mnt/backups`, `cloud=s3://bucket/folder`.
+pub(super) fn backup_target(text: &str) -> Result<(String, BackupPlace), String> {
+    let example = "write a name and a folder or a bucket, such as nas=/mnt/backups or \
+                   cloud=s3://bucket/folder";
+    let (name, place) = text.split_once('=').ok_or(example)?;
+    let is_plain = |sign: char| sign.is_ascii_alphanumeric() || "-_.".contains(sign);
+    if name.is_empty() || name.len() > 64 || !name.chars().all(is_plain) {
+        return Err("the name of a target has 1 to 64 letters, digits, -, _ and .".to_owned());
+    }
+    let place: BackupPlace = place.parse()?;
+    if matches!(&place, BackupPlace::Folder(folder) if !folder.is_absolute()) {
+        return Err(format!("{example}: the folder begins with /"));
+    }
+    Ok((name.to_owned(), place))
 }
 
 #[cfg(test)]

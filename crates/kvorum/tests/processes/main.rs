@@ -14,6 +14,7 @@ mod cluster;
 mod commands;
 mod dev;
 mod fixtures;
+mod member_changes;
 mod node;
 #[expect(
     clippy::disallowed_methods,

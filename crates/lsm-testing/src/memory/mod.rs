@@ -269,6 +269,11 @@ impl Disk for MemoryDisk {
         })
     }
 
+    fn size_bytes(&self, _: &Path) -> io::Result<u64> {
+        let capacity = lock(&self.files).capacity;
+        capacity.ok_or_else(|| io::ErrorKind::Unsupported.into())
+    }
+
     fn lock(&self, folder: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
         let mut files = lock(&self.files);
         if !files.folders.contains_key(folder) {

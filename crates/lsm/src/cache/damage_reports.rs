@@ -3,8 +3,8 @@
 //! A table reports in the midst of a read, on any thread. A job of the engine takes the
 //! reports later and finds out which keys are concerned.
 
+use crate::locks::lock;
 use crate::table_id::TableId;
-use crate::waits::lock;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, OnceLock};

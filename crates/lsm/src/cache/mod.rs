@@ -24,8 +24,8 @@ pub(crate) use counters::ReadCounts;
 pub(crate) use counters::{CountsStripe, ReadCounters};
 pub(crate) use damage_reports::DamageReports;
 
+use crate::locks::{lock, sites as wait_sites};
 use crate::table_id::TableId;
-use crate::waits::{lock, sites as wait_sites};
 use base::{Quota, Reservation};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};

@@ -3,8 +3,8 @@
 //! It spares the processor what the system's memory costs: to find a page, to copy into it
 //! and to write it back. And it drives nothing out of that memory that is read more often.
 
-use crate::waits::lock;
-use crate::waits::sites as wait_sites;
+use crate::locks::lock;
+use crate::locks::sites as wait_sites;
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;

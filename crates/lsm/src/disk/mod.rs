@@ -9,6 +9,9 @@
 //!   as before or as written.
 //! - If the system fails to write back a page by itself, the next sync of each handle
 //!   that is open then fails, but no later one.
+//!
+//! `real` is the machine's file system, with `direct` I/O, `locked_folder` and `permissions`;
+//! `read` and `replace` are whole small files, `checked_file` their frame.
 
 pub mod checked_file;
 mod direct;
@@ -78,6 +81,14 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// As [`Disk::create_folder`].
     fn open(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>>;
+
+    /// Opens an existing file for reading alone, as one of a file system that takes no writes.
+    ///
+    /// # Errors
+    /// As [`Disk::create_folder`].
+    fn open_to_read(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        self.open(file)
+    }
 
     /// Removes a file. Its open handles stay readable.
     ///

@@ -4,8 +4,8 @@ use super::direct::{DirectReader, DirectWriter};
 use super::locked_folder::LockedFolder;
 use super::permissions::{self, FILE_MODE, FOLDER_MODE, explain};
 use super::{Disk, DiskFile};
-use crate::waits::lock;
-use crate::waits::sites as wait_sites;
+use crate::locks::lock;
+use crate::locks::sites as wait_sites;
 use rustix::fs::{CWD, FallocateFlags, OFlags, RenameFlags, SeekFrom};
 use rustix::io::Errno;
 use std::any::Any;
@@ -85,6 +85,22 @@ impl RealDisk {
         above.find_map(|folder| locked.get(folder)?.upgrade())
     }
 
+    #[expect(clippy::disallowed_methods, reason = "the real side of the disk seam")]
+    fn open_existing(&self, file: &Path, writes: bool) -> io::Result<Arc<dyn DiskFile>> {
+        self.check_lock(file)?;
+        let opened = OpenOptions::new()
+            .read(true)
+            .write(writes)
+            .custom_flags(OFlags::NOFOLLOW.bits() as i32)
+            .open(file)
+            .map_err(|error| explain(file, error))?;
+        Ok(Arc::new(RealFile {
+            file: opened,
+            path: file.into(),
+            direct: None,
+        }))
+    }
+
     /// Checks that the lock of the folder that `path` is in still protects it.
     fn check_lock(&self, path: &Path) -> io::Result<()> {
         self.locked_above(path)
@@ -156,20 +172,12 @@ impl Disk for RealDisk {
         Ok(Arc::new(RealFile { direct, ..created }))
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the real side of the disk seam")]
     fn open(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        self.check_lock(file)?;
-        let opened = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(OFlags::NOFOLLOW.bits() as i32)
-            .open(file)
-            .map_err(|error| explain(file, error))?;
-        Ok(Arc::new(RealFile {
-            file: opened,
-            path: file.into(),
-            direct: None,
-        }))
+        self.open_existing(file, true)
+    }
+
+    fn open_to_read(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        self.open_existing(file, false)
     }
 
     #[expect(clippy::disallowed_methods, reason = "the real side of the disk seam")]

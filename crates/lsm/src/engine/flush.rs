@@ -12,9 +12,9 @@ use super::health::failing::{RETRY_DELAY, Work};
 use super::table_set::changes::Steps;
 use super::table_set::{FlushedMemtable, RecordedSequences, TableEdit, TableOutput};
 use crate::error::Error;
+use crate::locks::lock;
 use crate::memtable::{Memtable, MemtableCursor};
 use crate::record::RecordCursor;
-use crate::waits::lock;
 use base::LogLimiter;
 use std::ops::Bound;
 use std::sync::atomic::Ordering::Relaxed;
@@ -208,11 +208,12 @@ fn complete(flush: Flush, core: &Core) -> Result<(), Error> {
     let sequences = records.into_records().sequences();
     let table = core.tables.files().finish(output, 0)?;
     let written = table.file_bytes();
-    let last_sequence = memtable.last_sequence();
+    let (last_sequence, segment) = (memtable.last_sequence(), memtable.segment());
+    core.log.keep_promises(core)?;
     // Before readers miss the memtable: what it holds is always seen somewhere.
     core.changes.flushed(last_sequence, steps.finish());
     core.tables.apply(TableEdit {
-        added: vec![(0, table)],
+        added: vec![(0, Arc::clone(&table))],
         flushed: Some(FlushedMemtable {
             memtable,
             sequences,
@@ -220,6 +221,7 @@ fn complete(flush: Flush, core: &Core) -> Result<(), Error> {
         }),
         ..TableEdit::default()
     })?;
+    core.frozen.note_flush(segment, table);
     core.counters.flushes.fetch_add(1, Relaxed);
     core.counters
         .flush_written_bytes

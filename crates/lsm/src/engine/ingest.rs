@@ -31,7 +31,7 @@
 //!   remembers their least timestamps before anybody can see them.
 //! - **The GC threshold.** A compaction drops a tombstone if no older version of its key
 //!   lies in another table, in memory or in a write that waits. An entry that was pushed
-//!   is a write that waits: [`Ingests`](super::writes::ingests::Ingests) knows the least
+//!   is a write that waits: [`Ingests`](super::writes::ingests_under_way::Ingests) knows the least
 //!   timestamp of each ingest under way, from before the push returns until after the
 //!   tables are live.
 //! - **The counter of acknowledged writes** counts ingested records with the edit.
@@ -60,7 +60,7 @@ use super::writes::queue::check_lengths;
 use crate::error::Error;
 use crate::manifest::LEVELS;
 use crate::record::RecordRef;
-use crate::table::Table;
+use crate::table::{DiskAccess, KeyHash, Table};
 use base::{Entry, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;
@@ -207,7 +207,29 @@ impl Ingest {
             self.tables = tables;
             return Err(error);
         }
-        let stored = core.tables.store_ingested(tables.clone(), records)?;
+        let keys = match (tables.first(), tables.last()) {
+            (Some(first), Some(last)) => (
+                first.properties().least_key.clone(),
+                last.properties().greatest_key.clone(),
+            ),
+            _ => return Ok(ingested),
+        };
+        // From here on no promise is made that the tables might break.
+        let promised = core.log.lock().promises.ingest(&keys.0, &keys.1);
+        let promised = match promised {
+            Ok(promised) => promised,
+            Err(error) => {
+                self.tables = tables;
+                return Err(error);
+            }
+        };
+        if promised.iter().any(|key| may_hold(&tables, key)) {
+            core.log.lock().promises.ingested(&keys.0, &keys.1);
+            self.tables = tables;
+            return Err(Error::Overloaded);
+        }
+        let stored = core.tables.store_ingested(tables.clone(), records);
+        let stored = stored.inspect_err(|_| core.log.lock().promises.ingested(&keys.0, &keys.1))?;
         {
             let mut committer = core.log.lock();
             let sequence = committer.issue_sequence();
@@ -221,6 +243,7 @@ impl Ingest {
             let now = core.now();
             let publish = || stored.show_ingested(now);
             core.snapshots.publish_with(sequence, publish);
+            committer.promises.ingested(&keys.0, &keys.1);
         }
         core.ingests.note_room();
         core.schedule_compaction(Duration::ZERO);
@@ -291,6 +314,12 @@ impl Drop for Ingest {
 /// Checks that the store takes what is ingested.
 ///
 /// # Errors
+/// Whether one of these tables holds the key, as far as can be read.
+fn may_hold(tables: &[Arc<Table>], key: &[u8]) -> bool {
+    let found = |table: &Arc<Table>| table.get(key, KeyHash::of(key), DiskAccess::Compaction);
+    tables.iter().any(|table| !matches!(found(table), Ok(None)))
+}
+
 /// [`Error::DiskFull`], [`Error::Poisoned`], [`Error::Closed`].
 fn check_health(core: &Core) -> Result<(), Error> {
     core.health.check_poison()?;

@@ -48,13 +48,14 @@
 //! - `table_set`: the live tables and how they change, damaged parts of them, and what has
 //!   changed since a commit;
 //! - `writes`: the queue, the committer, which writes are refused below the closed
-//!   timestamp, the pace of writers, newer-version checks, outboxes; then [`wal`](crate::wal);
+//!   timestamp or wait for a promise, the pace of writers, newer-version checks, outboxes; then [`wal`](crate::wal);
 //! - `background`: the jobs that wait, and the folder lock;
 //! - `snapshots`: what scans see, and what they hold between batches;
 //! - `core`: wires the owners above together. Its `log` is the owner of the log;
 //! - `flush`, `compaction`: they move records down;
 //! - `store`: the core with flush and compaction, which all clones of an engine share;
-//! - `jobs`: the code of each job: `commit`, `backpressure`, `closing`; the statistics; and
+//! - `jobs`: the code of each job: `commit`, `backpressure`, `closing`; the statistics;
+//!   `store_snapshot`: all that a store holds at one moment, as files; and
 //!   `set_aside`: what takes versions out of the store, for its operator;
 //! - `scan`, `ingest`: a range of a snapshot; sorted entries that become tables;
 //! - `recovery`: opening a store.
@@ -89,7 +90,9 @@ pub use counters::sync_times::SyncTimeStatistics;
 pub use ingest::{Ingest, Ingested};
 pub use jobs::set_aside::{CopiesPage, SetAsideStatus};
 pub use jobs::statistics::{LevelStatistics, Statistics};
+pub use jobs::store_snapshot::StoreSnapshot;
 pub use recovery::RecoveryReport;
+pub use recovery::restored::RestoredStore;
 pub use scan::Scan;
 pub use table_set::SetAsideKeys;
 pub use table_set::changes::LeastTimestamps;
@@ -97,6 +100,7 @@ pub use table_set::damage::DamageMark;
 pub use writes::admission::{Admission, Generation, LateSource};
 pub use writes::newer_versions::PendingCheck;
 pub use writes::outbox::{Applied, Outbox, Outcome};
+pub use writes::promises::KeptPromise;
 
 use crate::disk::DiskSpace;
 use crate::error::Error;
@@ -463,6 +467,21 @@ impl Engine {
         core.look_at_folder()
     }
 
+    /// How many promises the store keeps. Reads nothing but memory.
+    #[must_use]
+    pub fn promises_kept(&self) -> usize {
+        self.inner.core.log.promises_kept()
+    }
+
+    /// The promises that the store keeps for at least so long, up to `max` of them, in the order of
+    /// the keys behind `after`. Blocks while a group is committed.
+    #[must_use]
+    pub fn promises_kept_for(&self, age: Duration, after: &[u8], max: usize) -> Vec<KeptPromise> {
+        let core = &self.inner.core;
+        let committer = core.log.lock();
+        committer.promises.kept_for(age, after, max, core.now())
+    }
+
     /// Whether puts are accepted now: the disk has room, and the store is not poisoned.
     /// Reads nothing but memory.
     #[must_use]
@@ -484,6 +503,27 @@ impl Engine {
             .is_refusing()
             .then(|| health.failing().cause());
         cause.flatten().map(Arc::from)
+    }
+
+    /// Freezes what the store holds now, and holds its commits off from this moment on: until
+    /// [`Engine::end_hold`] with this `number`, which must be new, or for `hold_max`. Everything
+    /// that was acknowledged before is in the snapshot; nothing else is. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`] if the store is behind with flushes, or has another snapshot or hold;
+    /// [`Error::Corrupt`] if a part of it is damaged; those of [`Engine::flush`]. Nothing is held
+    /// off then.
+    pub fn freeze(&self, number: u64, hold_max: Duration) -> Result<StoreSnapshot, Error> {
+        StoreSnapshot::freeze(Arc::clone(&self.inner), number, hold_max)
+    }
+
+    /// Lets commits go on that [`Engine::freeze`] holds off. Returns whether none was made since.
+    #[must_use]
+    pub fn end_hold(&self, number: u64) -> bool {
+        let core = &self.inner.core;
+        let has_lasted = core.log.lock().hold.end(number);
+        core.schedule_commits(Duration::ZERO);
+        has_lasted
     }
 
     /// The greatest timestamp that was ever written to this store.

@@ -1,7 +1,7 @@
 //! The jobs of one job class, for an executor that runs each class on a thread.
 
 use super::Job;
-use crate::waits::lock;
+use crate::locks::lock;
 use base::Clock;
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};

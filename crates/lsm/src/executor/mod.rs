@@ -32,17 +32,21 @@ pub enum JobClass {
     /// keep away from the jobs of [`JobClass::Owner`], which requests wait for. The engine
     /// spawns no job here.
     Scan,
+    /// Reads and writes of the engine's owner at places that may be slow, or not answer for long:
+    /// backups. The engine spawns no job here.
+    Backup,
 }
 
 impl JobClass {
     /// Every job class.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Commit,
         Self::Log,
         Self::Flush,
         Self::Compaction,
         Self::Owner,
         Self::Scan,
+        Self::Backup,
     ];
 }
 

@@ -41,8 +41,8 @@
 
 use crate::disk::{Disk, read_small_file, replace_file};
 use crate::error::Error;
+use crate::locks::sites as wait_sites;
 use crate::table_id::TableId;
-use crate::waits::sites as wait_sites;
 use base::{ByteReader, KEY_BYTES_MAX, Timestamp};
 use bytes::Bytes;
 use set_aside::parts_set_aside;

@@ -3,8 +3,8 @@
 use super::Memtable;
 use super::order::{OrderedRecord, Position};
 use crate::error::Error;
+use crate::locks::lock;
 use crate::record::{Record, RecordCursor, RecordRef, no_record};
-use crate::waits::lock;
 use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;

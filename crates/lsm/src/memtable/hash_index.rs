@@ -2,8 +2,8 @@
 //! instead of the tree, where a search is many comparisons. Writes find in it whether
 //! their key has an older or a newer version.
 
+use crate::locks::{read, write};
 use crate::table::KeyHash;
-use crate::waits::{read, write};
 use base::Entry;
 use smallvec::SmallVec;
 use std::hint::black_box;

@@ -20,9 +20,9 @@ mod order;
 mod remains;
 mod tree;
 
+use crate::locks::lock;
 use crate::record::Record;
 use crate::table::KeyHash;
-use crate::waits::lock;
 use base::{Entry, Kind, Timestamp};
 pub(crate) use cursor::MemtableCursor;
 use hash_index::{HashIndex, NewestVersion, PREFETCHED_MAX};

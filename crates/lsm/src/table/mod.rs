@@ -33,6 +33,11 @@
 //! ([`filter::pinned`]). An index holds the *last* key of each block. Therefore
 //! the first block whose last key is at or above the wanted key holds the key's
 //! first record, if the table has one, and a get reads exactly one data block.
+//!
+//! `format` has the footer and the properties, `block` and `record` what is between, `filter` the
+//! Bloom filters; `writer` writes a table, `opening` opens it, `reader` finds a key, `cursor` walks
+//! it, `ahead` reads ahead. `damage` and `set_aside` are parts that are not read, `expiries` says
+//! when its records expire.
 
 mod ahead;
 mod block;

@@ -114,6 +114,14 @@ impl Table {
         self.file
     }
 
+    /// Fills `buffer` with what its file has from `offset` on, whatever that is.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if the file ends before, [`Error::Io`].
+    pub(crate) fn read_file(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
+        read(&*self.file, &self.path, buffer, offset)
+    }
+
     /// What the table holds.
     pub(crate) fn properties(&self) -> &TableProperties {
         &self.properties

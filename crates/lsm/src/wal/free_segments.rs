@@ -10,8 +10,8 @@ use super::{
 };
 use crate::disk::Disk;
 use crate::error::Error;
+use crate::locks::lock;
 use crate::options::{Environment, Options};
-use crate::waits::lock;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};

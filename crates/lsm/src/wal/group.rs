@@ -1,6 +1,6 @@
 //! Groups of records as bytes, in both versions of the format.
 
-use super::{FLAG_EXPIRES, FLAG_TOMBSTONE};
+use super::{FLAG_EXPIRES, FLAG_PROMISE, FLAG_TOMBSTONE};
 use crate::error::Error;
 use base::{ByteReader, Entry, Expiry, KEY_BYTES_MAX, Kind, Timestamp, VALUE_BYTES_MAX};
 use std::ops::RangeInclusive;
@@ -130,10 +130,23 @@ impl GroupHeader {
     }
 }
 
+/// What the records of a group are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RecordOf {
+    /// Versions of keys.
+    Version,
+    /// Promises of ballots. Their entries have no value.
+    Promise,
+}
+
 /// A group that was read.
 pub(super) struct Group {
-    /// Its records. A group without records is a seal.
+    /// Its versions.
     pub(super) entries: Vec<Entry>,
+    /// Its promises: keys with their ballots as timestamps.
+    pub(super) promises: Vec<Entry>,
+    /// Whether it has no records and so ends the segment.
+    pub(super) is_seal: bool,
     /// Its length.
     pub(super) bytes: usize,
 }
@@ -152,20 +165,26 @@ pub(super) fn read_group(bytes: &[u8], format: SegmentFormat, tag: u64) -> Optio
     if format == SegmentFormat::V2 && checksum(records, tag) != header.checksum {
         return None;
     }
-    let mut entries = Vec::new();
+    let (mut entries, mut promises) = (Vec::new(), Vec::new());
     while !records.is_empty() {
-        let (entry, rest) = read_record(records, format)?;
-        entries.push(entry);
+        let (entry, of, rest) = read_record(records, format)?;
+        match of {
+            RecordOf::Version => entries.push(entry),
+            RecordOf::Promise => promises.push(entry),
+        }
         records = rest;
     }
-    let is_whole = entries.len() == header.record_count as usize;
+    let count = entries.len() + promises.len();
+    let is_whole = count == header.record_count as usize;
     is_whole.then_some(Group {
         entries,
+        promises,
+        is_seal: count == 0,
         bytes: end,
     })
 }
 
-fn read_record(bytes: &[u8], format: SegmentFormat) -> Option<(Entry, &[u8])> {
+fn read_record(bytes: &[u8], format: SegmentFormat) -> Option<(Entry, RecordOf, &[u8])> {
     let mut fields = ByteReader::new(bytes);
     let crc = match format {
         SegmentFormat::V1 => Some(fields.u32()?),
@@ -178,15 +197,21 @@ fn read_record(bytes: &[u8], format: SegmentFormat) -> Option<(Entry, &[u8])> {
     {
         return None;
     }
-    Some((read_body(body)?, fields.rest()))
+    let (entry, of) = read_body(body)?;
+    Some((entry, of, fields.rest()))
 }
 
-fn read_body(body: &[u8]) -> Option<Entry> {
+fn read_body(body: &[u8]) -> Option<(Entry, RecordOf)> {
     let mut fields = ByteReader::new(body);
     let [flags, copies] = fields.array()?;
-    if flags & !(FLAG_TOMBSTONE | FLAG_EXPIRES) != 0 {
+    if flags & !(FLAG_TOMBSTONE | FLAG_EXPIRES | FLAG_PROMISE) != 0 {
         return None;
     }
+    let of = if flags & FLAG_PROMISE != 0 {
+        RecordOf::Promise
+    } else {
+        RecordOf::Version
+    };
     let kind = if flags & FLAG_TOMBSTONE != 0 {
         Kind::Tombstone
     } else {
@@ -204,7 +229,8 @@ fn read_body(body: &[u8]) -> Option<Entry> {
         return None;
     }
     let value = fields.rest();
-    Some(Entry::new(key, timestamp, kind, value, expiry, copies))
+    let entry = Entry::new(key, timestamp, kind, value, expiry, copies);
+    Some((entry, of))
 }
 
 /// How long a group is.
@@ -261,6 +287,7 @@ impl GroupSize {
 /// is how many bytes of the segment are synced.
 pub(super) fn write_group<'a>(
     size: GroupSize,
+    of: RecordOf,
     entries: impl Iterator<Item = &'a Entry>,
     tag: u64,
     synced: u64,
@@ -271,7 +298,7 @@ pub(super) fn write_group<'a>(
     buffer.reserve(header_bytes + size.record_bytes as usize);
     buffer.resize(header_bytes, 0);
     for entry in entries {
-        write_record_head(entry, buffer);
+        write_record_head(entry, of, buffer);
         buffer.extend_from_slice(entry.value_bytes());
     }
     let (header, records) = buffer.split_at_mut(header_bytes);
@@ -313,7 +340,7 @@ fn record_head_bytes(entry: &Entry) -> usize {
 }
 
 /// Appends the record of an entry up to its value, which comes next.
-pub(super) fn write_record_head(entry: &Entry, buffer: &mut Vec<u8>) {
+pub(super) fn write_record_head(entry: &Entry, of: RecordOf, buffer: &mut Vec<u8>) {
     let header_bytes = SegmentFormat::NEWEST.record_header_bytes();
     let body_bytes = record_head_bytes(entry) - header_bytes + entry.data_bytes();
     let mut flags = 0;
@@ -322,6 +349,9 @@ pub(super) fn write_record_head(entry: &Entry, buffer: &mut Vec<u8>) {
     }
     if entry.expiry() != Expiry::NEVER {
         flags |= FLAG_EXPIRES;
+    }
+    if of == RecordOf::Promise {
+        flags |= FLAG_PROMISE;
     }
     buffer.extend_from_slice(&(body_bytes as u32).to_le_bytes());
     buffer.extend_from_slice(&[flags, entry.copies()]);

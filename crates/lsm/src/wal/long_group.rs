@@ -2,7 +2,7 @@
 //! in memory already and go to the file from there.
 
 use super::PAGE_BYTES;
-use super::group::{GroupSize, SegmentFormat, write_record_head};
+use super::group::{GroupSize, RecordOf, SegmentFormat, write_record_head};
 use crate::disk::DiskFile;
 use base::Entry;
 use std::io;
@@ -42,7 +42,7 @@ pub(super) fn write_long_group<'a>(
         hasher: Xxh3::with_seed(tag),
     };
     for entry in entries {
-        write_record_head(entry, records.buffer);
+        write_record_head(entry, RecordOf::Version, records.buffer);
         records.add(entry.value_bytes())?;
     }
     let end = records.end();

@@ -18,6 +18,9 @@
 //!          | expiry u64, if flags has EXPIRES | key | value
 //! ```
 //!
+//! A record whose flags have PROMISE is no version: the store has promised the timestamp as a
+//! ballot of the key. Promises have groups of their own.
+//!
 //! All numbers are little-endian; the checksum is XXH3. The tag is a hash of the segment's
 //! number and of a secret of the store. Therefore a reader accepts neither the bytes of
 //! another file nor a client's value as a group, even if they look like one.
@@ -62,6 +65,10 @@
 //! No later group and no seal covers the end of the log. There the manifest helps:
 //! when the store has been idle for a moment, and when it closes, it records in a
 //! [`LogClaim`](crate::manifest::LogClaim) how much of which segment is durable.
+//!
+//! `segment_writer` writes segments, in groups (`group`, `long_group`), and syncs them
+//! (`pending_sync`); `segment_reader` tells a torn tail from damage; `free_segments` keeps files
+//! for later segments; `segment_folder` is a log of the engine's owner.
 
 mod free_segments;
 mod fuzz;
@@ -99,6 +106,7 @@ const SEGMENT_MAGIC: u64 = u64::from_le_bytes(*b"KVORUMWL");
 const SEGMENT_HEADER_BYTES: usize = 24;
 const FLAG_TOMBSTONE: u8 = 1;
 const FLAG_EXPIRES: u8 = 2;
+const FLAG_PROMISE: u8 = 4;
 
 /// The system keeps files in memory by pages of this size, in bytes.
 const PAGE_BYTES: usize = 4096;

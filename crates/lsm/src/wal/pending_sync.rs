@@ -2,7 +2,7 @@
 
 use crate::disk::DiskFile;
 use crate::error::Error;
-use crate::waits::sites as wait_sites;
+use crate::locks::sites as wait_sites;
 use std::path::PathBuf;
 use std::sync::Arc;
 

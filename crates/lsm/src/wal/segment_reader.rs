@@ -23,6 +23,8 @@ pub(crate) struct SegmentContents {
     pub(crate) format: Option<SegmentFormat>,
     /// The entries of its whole groups, in the order in which they were written.
     pub(crate) entries: Vec<Entry>,
+    /// The promises of its whole groups: keys with their ballots as timestamps.
+    pub(crate) promises: Vec<Entry>,
     /// Where its last whole group ends, which may be a seal; 0 if not even the file's
     /// header is whole.
     pub(crate) end: u64,
@@ -36,7 +38,7 @@ pub(crate) struct SegmentContents {
 impl SegmentContents {
     /// Whether it has no whole group: it was created ahead, or its first group is torn.
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty() && !self.sealed
+        self.entries.is_empty() && self.promises.is_empty() && !self.sealed
     }
 }
 
@@ -67,7 +69,7 @@ pub(crate) fn read_contents(
 ) -> Result<SegmentContents, Error> {
     let tag = segment_tag(secret, segment);
     let format = read_segment_header(bytes.first(SEGMENT_HEADER_BYTES)?, tag, path)?;
-    let mut entries = Vec::new();
+    let (mut entries, mut promises) = (Vec::new(), Vec::new());
     let mut end = 0;
     let mut sealed = false;
     if let Some(format) = format {
@@ -82,8 +84,9 @@ pub(crate) fn read_contents(
             let Some(group) = read_group(&bytes.first(group_end)?[end..], format, tag) else {
                 break;
             };
-            sealed = group.entries.is_empty();
+            sealed = group.is_seal;
             entries.extend(group.entries);
+            promises.extend(group.promises);
             end += group.bytes;
         }
     }
@@ -113,6 +116,7 @@ pub(crate) fn read_contents(
     Ok(SegmentContents {
         format,
         entries,
+        promises,
         end: end as u64,
         sealed,
         torn_bytes,

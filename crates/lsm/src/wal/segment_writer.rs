@@ -1,6 +1,6 @@
 //! Writes one segment of a log.
 
-use super::group::{GroupSize, SegmentFormat, write_group, write_seal};
+use super::group::{GroupSize, RecordOf, SegmentFormat, write_group, write_seal};
 use super::long_group::{LONG_GROUP_BYTES, write_long_group};
 use super::segment_reader::read_segment_header;
 use super::{
@@ -8,8 +8,8 @@ use super::{
 };
 use crate::disk::{Disk, DiskFile};
 use crate::error::Error;
+use crate::locks::sites as wait_sites;
 use crate::manifest::LogClaim;
-use crate::waits::sites as wait_sites;
 use base::Entry;
 use std::io;
 use std::ops::Range;
@@ -21,6 +21,9 @@ const GROWTH_BYTES: u64 = 256 << 10;
 
 /// The number of zeros in one write, in bytes.
 const FILL_BYTES: u64 = 256 << 10;
+
+/// How many promises a group has at most, which bounds its bytes.
+const PROMISES_A_GROUP: usize = 64;
 
 /// Appends groups to one segment.
 pub struct SegmentWriter {
@@ -304,7 +307,8 @@ impl SegmentWriter {
         }
         self.buffer.clear();
         if size.group_bytes() <= LONG_GROUP_BYTES {
-            write_group(size, entries, self.tag, self.synced, &mut self.buffer);
+            let of = RecordOf::Version;
+            write_group(size, of, entries, self.tag, self.synced, &mut self.buffer);
             return self.write_buffer();
         }
         let end = self.position + size.group_bytes();
@@ -328,6 +332,30 @@ impl SegmentWriter {
         self.cleared = cleared;
         self.position = end;
         Ok(size.group_bytes())
+    }
+
+    /// Writes promises, without syncing, and returns the bytes written. Each is a tombstone of
+    /// the key with the ballot as its timestamp. A reader may get some of them only.
+    ///
+    /// # Errors
+    /// As [`SegmentWriter::append`].
+    pub(crate) fn append_promises(&mut self, promises: &[Entry]) -> Result<u64, Error> {
+        let mut written = 0;
+        for promises in promises.chunks(PROMISES_A_GROUP) {
+            let size = GroupSize::of(promises.iter())?;
+            let of = RecordOf::Promise;
+            self.buffer.clear();
+            write_group(
+                size,
+                of,
+                promises.iter(),
+                self.tag,
+                self.synced,
+                &mut self.buffer,
+            );
+            written += self.write_buffer()?;
+        }
+        Ok(written)
     }
 
     /// Allocates space for groups that end at `end`, and more if possible.

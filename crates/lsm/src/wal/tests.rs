@@ -1,6 +1,6 @@
 //! The log's formats, torn tails and damage.
 
-use super::group::{GroupSize, write_group};
+use super::group::{GroupSize, RecordOf, write_group};
 use super::segment_reader::read_segment;
 use super::*;
 use crate::disk::RealDisk;
@@ -249,7 +249,14 @@ fn a_long_group_is_the_same_in_the_file_as_one_that_is_put_together_in_memory() 
         let size = GroupSize::of(entries.iter()).unwrap();
         let mut group = Vec::new();
         let tag = segment_tag(SECRET, 1);
-        write_group(size, entries.iter(), tag, synced, &mut group);
+        write_group(
+            size,
+            RecordOf::Version,
+            entries.iter(),
+            tag,
+            synced,
+            &mut group,
+        );
         expected.extend(&group);
         assert_eq!(writer.append(entries).unwrap(), group.len() as u64);
         assert!(read_file(&disk, 1).starts_with(&expected));

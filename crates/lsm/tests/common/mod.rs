@@ -175,7 +175,7 @@ impl Outbox for CollectedOutcomes {
 /// How late writes come while nothing is dropped, in the first generation.
 pub const LATE: Admission = Admission::Late {
     gc_threshold: Timestamp::ZERO,
-    generation: Generation::first(LateSource::Comparison),
+    generation: Generation::first(LateSource::RepairWrite),
 };
 
 /// Ingests entries, which are sorted by key.

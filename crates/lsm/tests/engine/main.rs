@@ -10,6 +10,8 @@ mod compaction;
 #[cfg(test)]
 mod failures;
 #[cfg(test)]
+mod first_use;
+#[cfg(test)]
 mod flush;
 #[cfg(test)]
 mod model;
@@ -21,5 +23,7 @@ mod recovery;
 mod set_aside;
 #[cfg(test)]
 mod statistics;
+#[cfg(test)]
+mod store_snapshot;
 #[cfg(test)]
 mod writes;

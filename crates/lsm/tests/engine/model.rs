@@ -146,6 +146,7 @@ fn check_write(engine: &Engine, model: &mut Model, arrivals: &mut Arrivals, entr
     let is_right = match newer_version_of(&applied) {
         NewerVersion::None => true,
         NewerVersion::At(newest) => newest > entry.timestamp() && Some(newest) <= newer,
+        NewerVersion::Overtaken(_) => false,
         NewerVersion::Unknown(bound) => bound > entry.timestamp() && newer.is_some(),
     };
     assert!(is_right, "{entry:?} was told {applied:?} beside {newest:?}");

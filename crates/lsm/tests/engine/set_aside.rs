@@ -20,7 +20,7 @@ fn write_late(engine: &Engine, entry: Entry, gc_threshold: u64) -> Result<(), Er
     let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
     let admission = Admission::Late {
         gc_threshold: at(gc_threshold),
-        generation: engine.generation(LateSource::Comparison),
+        generation: engine.generation(LateSource::RepairWrite),
     };
     engine.submit_batch([(entry, admission, 0)], &outbox);
     engine.commit_waiting();

@@ -183,7 +183,9 @@ impl Run {
                 let known = Timestamp::from_u64(known);
                 let is_told = match newer_version_of(&result.unwrap()) {
                     NewerVersion::None => known <= entry.timestamp(),
-                    NewerVersion::At(newest) | NewerVersion::Unknown(newest) => known <= newest,
+                    NewerVersion::At(newest)
+                    | NewerVersion::Overtaken(newest)
+                    | NewerVersion::Unknown(newest) => known <= newest,
                 };
                 assert!(is_told, "{known} was acknowledged, and not told");
                 self.ledger.end(entry);

@@ -34,8 +34,7 @@ impl fmt::Display for LossReport {
         let is_single = self.nodes.len() == 1;
         match (self.loss.writes_max(), has_unknown) {
             (0, false) if is_single => {
-                formatter
-                    .write_str("no write that another store had acknowledged, too, is lost")?;
+                formatter.write_str("no write that a second store acknowledged is lost")?;
             }
             (0, false) => formatter.write_str("no acknowledged write is lost")?,
             (0, true) => formatter.write_str("acknowledged writes may be lost")?,
@@ -44,36 +43,36 @@ impl fmt::Display for LossReport {
         }
         write!(
             formatter,
-            ": {} came back without all that was acknowledged there",
+            ": {} came back without everything that {} had acknowledged",
             self.nodes.join(", "),
+            if is_single { "it" } else { "they" },
         )?;
         if self.loss.writes_max() == 0 && has_unknown {
             return formatter.write_str(
-                ". How many is not known here: this node remembers no full repair with some of \
-                 them, or no count",
+                ". How many is not known: of at least one of them this node remembers no count, or no \
+                 full repair",
             );
         }
         write!(
             formatter,
-            ". {single_copies} had no second copy at the last full repair"
+            ". At the last full repair {single_copies} of {} versions had no second copy",
+            if is_single { "its" } else { "their" },
         )?;
         if is_single {
             // A store that is left counts what it has acknowledged, not what others have.
             formatter.write_str(
-                "; writes since then that no other store has, because of from=1 or ack=1, are not \
-                 counted",
+                ". Writes since then that only this store had (from=1 or ack=1) are not counted",
             )?;
         } else {
             write!(
                 formatter,
-                ", and {since_full_session} were acknowledged since the last full repair with a store \
-                 that is left"
+                ", and {since_full_session} were acknowledged since"
             )?;
         }
         if has_unknown {
             formatter.write_str(
-                "; that is as far as this node knows, because it remembers no full repair with some \
-                 of them, or no count: it may be more",
+                ". There may be more: of at least one of them this node remembers no count, or no \
+                 full repair",
             )
         } else {
             Ok(())

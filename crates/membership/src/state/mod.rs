@@ -2,21 +2,25 @@
 //! that.
 //!
 //! Everything here is a function of the state and of what a peer has said; there
-//! is no lock, no clock and no disk. `sessions` is what repair sessions change, `losses` what may
-//! be lost with the stores that are learners.
+//! is no lock, no clock and no disk. `lists` is the list of members and what is reported of it,
+//! `sessions` is what repair sessions change, `losses` what may be lost with the stores that are
+//! learners.
 
+mod lists;
 mod losses;
 mod sessions;
 
+pub(crate) use lists::{Handed, Lists};
 pub use losses::LossReport;
 
 use crate::Layouts;
 use crate::cluster_file::{ClusterFile, Run, StoredNode};
 use crate::file_versions::FileVersions;
 use base::Random;
+use cluster::layout::MemberList;
 use cluster::{
     Confirmation, Judgement, Layout, Member, Members, NodeId, NodeTable, PEER_STARTS_MAX,
-    Remembered, ReplicaState, StoreClaim, is_bygone, judge,
+    Remembered, ReplicaState, Replicas, StoreClaim, is_bygone, judge,
 };
 use losses::Losses;
 use peer::{Hello, PeerStart, StartWatch, StoreReport};
@@ -33,6 +37,12 @@ pub(crate) struct OwnStore {
     pub(crate) created_unix_ms: Option<u64>,
     /// This run of the node.
     pub(crate) run: Run,
+    /// The pair of requests that do not say otherwise, for the first list of a new cluster.
+    pub(crate) default_pair: Replicas,
+    /// The zone of the only node of a cluster.
+    pub(crate) zone: Option<String>,
+    /// The number of the cluster that the store was restored for, or 0.
+    pub(crate) restored_for: u64,
 }
 
 impl OwnStore {
@@ -76,6 +86,8 @@ pub(crate) struct MembershipState {
     is_count_stale: bool,
     /// Whether a job is scheduled that has the counts written.
     is_count_write_scheduled: bool,
+    /// The list of members.
+    pub(crate) lists: Lists,
     /// Which of the changes are durable.
     pub(crate) versions: FileVersions,
 }
@@ -140,6 +152,8 @@ pub(crate) struct Opening {
     pub(crate) created_unix_ms: Option<u64>,
     /// The count of the engine.
     pub(crate) acknowledged: u64,
+    /// Whether the store may have voted on lists of members, and lost that.
+    pub(crate) lacks_votes: bool,
 }
 
 /// The number of a loss. It is drawn, not counted: a folder that is restored from a copy
@@ -164,8 +178,14 @@ impl MembershipState {
         let layout = own.layout();
         let record = |(id, member): (NodeId, &Member)| {
             let loaded = loaded.filter(|_| id != own.id());
+            let list = loaded.and_then(|loaded| loaded.lists.list.as_deref());
             let node = loaded.and_then(|loaded| loaded.nodes.get(member.name()));
-            (id, PeerRecord::new(node.cloned().unwrap_or_default()))
+            let node = node.filter(|node| node.remembered.is_some());
+            let record = match node {
+                Some(node) => PeerRecord::new(node.clone()),
+                None => PeerRecord::of_joined(list, id),
+            };
+            (id, record)
         };
         let Opening {
             confirmation,
@@ -174,8 +194,12 @@ impl MembershipState {
             taken_over,
             created_unix_ms: _,
             acknowledged,
+            lacks_votes,
         } = opening;
+        let mut lists = loaded.map_or_else(Default::default, |it| it.lists.clone());
+        lists.lacks_votes |= lacks_votes;
         let mut state = Self {
+            lists: Lists::new(lists),
             durable_replica_state: confirmation.stored(),
             confirmation,
             starts: starts.into(),
@@ -205,7 +229,8 @@ impl MembershipState {
             stays
         });
         for node in members.ids() {
-            let make = || PeerRecord::new(StoredNode::default());
+            let list = self.lists.list().map(|list| &**list);
+            let make = || PeerRecord::of_joined(list, node);
             self.peers.get_or_insert_with(node, make);
         }
         self.versions.change();
@@ -223,6 +248,7 @@ impl MembershipState {
     /// How the store stands. That it is a voter counts only once it is durable.
     pub(crate) fn replica_state(&self) -> ReplicaState {
         match self.confirmation.replica_state() {
+            _ if self.lists.is_removed => ReplicaState::Learner,
             replica_state if replica_state.is_voter() && !self.durable_replica_state.is_voter() => {
                 ReplicaState::Starting
             }
@@ -285,6 +311,7 @@ impl MembershipState {
         let in_file = |of: &Confirmation| (of.stored(), of.unaware().cloned(), of.is_outdated());
         if self.confirmation.replica_state() == ReplicaState::Learner {
             self.last_loss = draw_loss(random);
+            self.lose_votes();
         }
         if in_file(&self.confirmation) != in_file(&before)
             || self.confirmation.replica_state() == ReplicaState::Learner
@@ -313,11 +340,17 @@ impl MembershipState {
         true
     }
 
+    /// The store may have lost what it has promised and accepted, and what it was made equal with.
+    fn lose_votes(&mut self) {
+        self.lists.lose_votes();
+    }
+
     /// Makes the store a learner, because it is behind a GC threshold; `random` draws the number
     /// of the loss.
     pub(crate) fn fall_behind(&mut self, own: &OwnStore, random: &dyn Random) {
         self.confirmation = Confirmation::Learner { is_outdated: false };
         self.last_loss = draw_loss(random);
+        self.lose_votes();
         self.versions.change();
         self.note_losses(own);
         tracing::error!(
@@ -496,11 +529,13 @@ impl MembershipState {
             },
             starts: self.starts.to_vec(),
             nodes: members.iter().map(node).collect(),
+            lists: self.lists.next.clone(),
         }
     }
 
-    /// Notes that the file is durable in this version.
-    pub(crate) fn became_durable(&mut self, version: u64, file: &ClusterFile) {
+    /// Notes that the file is durable in this version. Returns whether it has another list of
+    /// members.
+    pub(crate) fn became_durable(&mut self, version: u64, file: &ClusterFile) -> bool {
         self.durable_replica_state = file.replica_state;
         self.durable_taken_over = file.taken_over;
         for peer in self.peers.values_mut() {
@@ -508,10 +543,34 @@ impl MembershipState {
                 peer.durable = peer.remembered;
             }
         }
+        self.lists.became_durable(&file.lists)
     }
 }
 
 impl PeerRecord {
+    /// Says whether its connections are served only lists.
+    pub(crate) fn bar(&self, is_barred: bool) {
+        self.start.bar(is_barred);
+        if let Some((_, start)) = &self.unremembered {
+            start.bar(is_barred);
+        }
+    }
+
+    /// What is known of a member of which the file says nothing: the store that it joined with.
+    pub(crate) fn of_joined(list: Option<&MemberList>, node: NodeId) -> Self {
+        let listed = list.and_then(|list| list.get(node)?.store);
+        let stored = listed.map(|store| StoredNode {
+            remembered: Some(Remembered {
+                store_id: store.store_id,
+                start: store.start,
+                acknowledged: 0,
+            }),
+            starts: vec![store.start],
+            ..StoredNode::default()
+        });
+        Self::new(stored.unwrap_or_default())
+    }
+
     /// What the file says of a peer.
     fn new(stored: StoredNode) -> Self {
         let start = Arc::<PeerStart>::default();

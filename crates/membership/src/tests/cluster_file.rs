@@ -1,15 +1,25 @@
 //! The format of the file `CLUSTER`.
 
-use super::super::cluster_file::{ClusterFile, Run, StoredNode, fuzz_cluster};
+use super::super::cluster_file::{ClusterFile, Run, StoredLists, StoredNode, fuzz_cluster};
 use super::*;
+use cluster::Replicas;
+use cluster::layout::paxos::Acceptor;
+use cluster::layout::{ClusterId, MemberList};
 use lsm::Error;
 use lsm::checked_file::fuzz_mutations_of;
 
-const FIXTURE: &[u8] = include_bytes!("../../tests/fixtures/cluster-v5.bin");
+const FIXTURE: &[u8] = include_bytes!("../../tests/fixtures/cluster-v6.bin");
 
 /// The files that releases before wrote.
+const FIXTURE_V5: &[u8] = include_bytes!("../../tests/fixtures/cluster-v5.bin");
 const FIXTURE_V4: &[u8] = include_bytes!("../../tests/fixtures/cluster-v4.bin");
 const FIXTURE_V3: &[u8] = include_bytes!("../../tests/fixtures/cluster-v3.bin");
+
+fn example_list() -> MemberList {
+    let members = ["a=http://a:1", "b=http://b:2"].map(|member| member.parse().unwrap());
+    let pair = Replicas::new(1, 2).unwrap();
+    MemberList::founding(ClusterId::new(0x21), members.to_vec(), pair).unwrap()
+}
 
 fn example_file() -> ClusterFile {
     let known = |store_id, start, acknowledged| StoredNode {
@@ -51,13 +61,18 @@ fn example_file() -> ClusterFile {
         ]
         .map(|(name, node)| (name.to_owned(), node))
         .into(),
+        lists: StoredLists {
+            list: Some(Arc::new(example_list())),
+            acceptor: Acceptor::default(),
+            lacks_votes: true,
+        },
     }
 }
 
 #[test]
 fn the_format_is_as_drawn_and_as_in_the_fixture() {
     let expected: Vec<u8> = [
-        &b"kvorumcl\x05\0\0\0"[..],
+        &b"kvorumcl\x06\0\0\0"[..],
         &[8, 7, 6, 5, 4, 3, 2, 1, 2, 15],
         b"\x03\0\0\0\0\0\0\0\x10\0\0\0\0\0\0\0",
         b"\x12\0\0\0\0\0\0\0",
@@ -71,6 +86,9 @@ fn the_format_is_as_drawn_and_as_in_the_fixture() {
         b"\x01\0b\0",
         b"\x0b\0http://c:80\x03\xff\xff\xff\xff\xff\xff\xff\xff\x0a\0\0\0\0\0\0\0",
         b"\x01\0\0\0\0\0\0\0",
+        b"\x03\x21\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x02\x01\x02",
+        b"\0\0\x01\0a\x0a\0http://a:1\x01\0\x01\0b\x0a\0http://b:2",
+        b"\0\0\0\0\0\0\0\0\0\0\0",
     ]
     .concat();
     let bytes = example_file().encode();
@@ -85,10 +103,24 @@ fn the_format_is_as_drawn_and_as_in_the_fixture() {
     assert_eq!(decoded, example_file());
 }
 
+/// The file of a release that knew no lists of members.
+fn example_file_v5() -> ClusterFile {
+    ClusterFile {
+        lists: StoredLists::default(),
+        ..example_file()
+    }
+}
+
+#[test]
+fn a_file_of_version_5_has_no_list_of_members() {
+    let decoded = ClusterFile::decode(Path::new("f"), FIXTURE_V5).unwrap();
+    assert_eq!(decoded, example_file_v5());
+}
+
 /// The file of a release that noted neither when its store was created nor the starts of
 /// other nodes.
 fn example_file_v4() -> ClusterFile {
-    let mut file = example_file();
+    let mut file = example_file_v5();
     file.created_unix_ms = None;
     for node in file.nodes.values_mut() {
         node.starts.clear();
@@ -146,10 +178,11 @@ fn the_decoder_survives_mutations_with_a_right_checksum() {
         }
         let bytes = with_checksum(content);
         match ClusterFile::decode(Path::new("f"), &bytes) {
-            // What the decoder takes is exactly what a node writes.
+            // What the decoder takes is what a node writes, but for how a URL is written.
             Ok(file) => {
                 decoded += 1;
-                assert_eq!(file.encode(), bytes);
+                let again = ClusterFile::decode(Path::new("f"), &file.encode());
+                assert_eq!(again.unwrap(), file);
             }
             Err(error) => assert!(matches!(error, Error::Corrupt { .. }), "{error}"),
         }
@@ -162,7 +195,7 @@ fn the_decoder_survives_mutations_with_a_right_checksum() {
 
 #[test]
 fn what_is_decoded_stays_the_same() {
-    for fixture in [FIXTURE, FIXTURE_V4, FIXTURE_V3] {
+    for fixture in [FIXTURE, FIXTURE_V5, FIXTURE_V4, FIXTURE_V3] {
         fuzz_mutations_of(fixture, fuzz_cluster);
     }
 }
@@ -186,7 +219,7 @@ fn damage_is_corruption_and_a_newer_version_is_not() {
         );
     }
     let mut newer = bytes[..bytes.len() - 4].to_vec();
-    newer[8] = 6;
+    newer[8] = 7;
     let result = ClusterFile::decode(file, &with_checksum(newer));
     assert!(matches!(result, Err(Error::Invalid(_))), "{result:?}");
     // Bytes with a right checksum that no node writes.

@@ -4,6 +4,7 @@ mod cluster_file;
 mod concurrent_starts;
 mod counters;
 mod durability;
+mod lists;
 mod losses;
 mod power_cuts;
 mod rebuild;
@@ -118,6 +119,11 @@ impl Folder {
                 at_open: acknowledged.load(Ordering::SeqCst),
                 now: Box::new(move || acknowledged.load(Ordering::SeqCst)),
             },
+            default_pair: Replicas::quorum(3),
+            restored_for: 0,
+            waits: false,
+            is_cluster_of_one: false,
+            zone: None,
             is_outdated: Arc::default(),
             are_all_whole: Arc::clone(&self.are_all_whole),
         }
@@ -188,6 +194,9 @@ fn hello(store_id: u64) -> Hello {
         greatest_seen: Timestamp::ZERO,
         unix_ms: 0,
         gc_threshold: Timestamp::ZERO,
+        cluster: 0,
+        list: peer::ListReport::default(),
+        waits: false,
     }
 }
 
@@ -253,6 +262,7 @@ impl Started<'_> {
         let report = StoreReport {
             acknowledged: other.membership.durable_acknowledged(),
             gc_threshold: Timestamp::ZERO,
+            list: other.membership.list_report(),
         };
         let peer = id_of(other.name);
         self.membership.heard_report(peer, start, report);

@@ -94,3 +94,28 @@ fn a_node_may_move_to_another_address() {
     let node = a.open_as(moved, 1, false).unwrap();
     assert!(node.durably_remembered(id_of("b")).is_some());
 }
+
+#[test]
+fn a_list_that_has_not_changed_has_the_url_and_the_zone_of_the_present_start() {
+    let folder = Folder::new();
+    let open = |url: &str, zone: &str| {
+        let own = Member::named("a", url.parse().unwrap()).unwrap();
+        let layouts = Layouts::new(Layout::founding(Members::single_node(own)));
+        let environment = MembershipEnvironment {
+            is_cluster_of_one: true,
+            zone: Some(zone.to_owned()),
+            default_pair: Replicas::quorum(1),
+            ..folder.environment(7)
+        };
+        let node = Membership::open(environment, layouts, 1, false).unwrap();
+        node.list().unwrap()
+    };
+    let first = open("http://127.0.0.1:1", "rack-1");
+    let moved = open("http://127.0.0.1:2", "rack-2");
+    assert_eq!(first.cluster(), moved.cluster());
+    let [listed] = moved.members() else {
+        panic!("{moved:?}");
+    };
+    let is_at = (listed.member.url().to_string(), listed.zone.as_deref());
+    assert_eq!(is_at, ("http://127.0.0.1:2".to_owned(), Some("rack-2")));
+}

@@ -12,10 +12,12 @@ mod validation;
 pub use resources::{MemoryParts, Resources};
 pub use secret::{Secret, Secrets};
 
-use cluster::{Members, NodeUrl};
+use backup::TargetPlace;
+use cluster::{Members, NodeUrl, Replicas};
 use lsm::{Compression, Durability};
 use peer::Protocol;
 use repair::RepairSizes;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -29,6 +31,16 @@ pub struct NodeConfig {
     /// All nodes of the cluster, including this one. A node alone may have port 0, for
     /// any free port, which tests use.
     pub members: Members,
+    /// Whether `members` is a list of a cluster even if it has this node alone: then others may join
+    /// it. Default: no.
+    pub is_listed: bool,
+    /// A member of the cluster that this node joins, which is told of no other node in `members`. Its
+    /// folder is empty, or knows the list of members already. Default: none.
+    pub join: Option<NodeUrl>,
+    /// What the node fails together with, for example a rack: its replicas of a key are in different
+    /// zones, as far as there are so many. Only a node that joins a cluster, or the only one of a
+    /// cluster, can have one. Default: none, so that it fails alone.
+    pub zone: Option<String>,
     /// The folder that holds the store and nothing else.
     pub data: PathBuf,
     /// Whether to refuse a folder without a store, which may be one whose disk is not mounted.
@@ -80,6 +92,9 @@ pub struct NodeConfig {
     /// How long the dead are kept at least: a tombstone is dropped only once a full repair,
     /// behind closed timestamps that are so far in the past, has found all nodes equal. Default: 10 days.
     pub gc_grace: Duration,
+    /// The places where backups may lie, by the names that requests give. All nodes of the cluster
+    /// share them. Default: none.
+    pub backup_targets: BTreeMap<String, TargetPlace>,
     /// How many bytes of keys and values a page of a scan of the cluster has at most. Tests
     /// with little data set less. Default: 256 KiB.
     #[doc(hidden)]
@@ -88,6 +103,9 @@ pub struct NodeConfig {
     /// sees. Tests set less. Default: 10 min.
     #[doc(hidden)]
     pub snapshot_age_max: Duration,
+    /// How many replicas a request has that does not say so, and how many must answer: the pair of
+    /// the first list of members. Default: a quorum of all nodes.
+    pub default_pair: Option<Replicas>,
     /// How much repair does at a time. Tests with little data set less.
     #[doc(hidden)]
     pub repair_sizes: RepairSizes,
@@ -124,6 +142,9 @@ impl NodeConfig {
     pub fn new(members: impl Into<Members>, data: impl Into<PathBuf>) -> Self {
         Self {
             members: members.into(),
+            is_listed: false,
+            join: None,
+            zone: None,
             data: data.into(),
             expect_data: false,
             durability: Durability::Sync,
@@ -144,11 +165,30 @@ impl NodeConfig {
             repair_interval: Some(Duration::from_secs(600)),
             full_repair_interval: Some(Duration::from_secs(7 * 24 * 3600)),
             gc_grace: Duration::from_secs(10 * 24 * 3600),
+            backup_targets: BTreeMap::new(),
             page_bytes_max: 256 << 10,
             snapshot_age_max: Duration::from_secs(600),
+            default_pair: None,
             repair_sizes: RepairSizes::default(),
             protocol: Protocol::OWN,
         }
+    }
+
+    /// The pair of the first list of members.
+    pub(crate) fn default_pair(&self) -> Replicas {
+        let quorum = || Replicas::quorum(self.members.count());
+        self.default_pair.unwrap_or_else(quorum)
+    }
+
+    /// Whether this node has no other nodes, and never will.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        self.members.is_single_node() && !self.is_cluster_of_one() && self.join.is_none()
+    }
+
+    /// Whether this node is the only one of a cluster, which others may join.
+    pub(crate) fn is_cluster_of_one(&self) -> bool {
+        self.members.is_single_node() && self.is_listed
     }
 
     /// The node's own URL.

@@ -26,3 +26,27 @@ fn nodes_that_others_could_reach_need_a_secret() {
     let lone = NodeConfig::new(url("http://10.0.0.5:1"), "data");
     assert_eq!(lone.validate(), Ok(()));
 }
+
+#[test]
+fn only_a_node_that_joins_or_is_the_only_one_of_a_cluster_has_a_zone() {
+    let with_zone = |config: NodeConfig, zone: &str| {
+        let zone = Some(zone.to_owned());
+        let field = NodeConfig { zone, ..config }.validate().err();
+        field.map(|error| error.field)
+    };
+    let alone = || NodeConfig::new(url("http://localhost:1"), "data");
+    assert_eq!(with_zone(alone(), "rack-1"), Some("zone"));
+    assert_eq!(with_zone(member(&ONE_MACHINE), "rack-1"), Some("zone"));
+    let joins = || NodeConfig {
+        join: Some(url("http://localhost:2")),
+        ..alone()
+    };
+    assert_eq!(with_zone(joins(), "rack-1"), None);
+    assert_eq!(with_zone(joins(), "rack 1"), Some("zone"));
+    assert_eq!(with_zone(joins(), &"r".repeat(65)), Some("zone"));
+    let listed = NodeConfig {
+        is_listed: true,
+        ..alone()
+    };
+    assert_eq!(with_zone(listed, "rack-1"), None);
+}

@@ -1,6 +1,7 @@
 //! Checking a configuration.
 
 use super::{ConfigError, NodeConfig, bounds};
+use cluster::layout::ListedMember;
 
 impl NodeConfig {
     /// Checks everything that can be checked without starting.
@@ -56,6 +57,22 @@ impl NodeConfig {
         }
     }
 
+    fn validate_zone(&self) -> Result<(), ConfigError> {
+        let Some(zone) = &self.zone else {
+            return Ok(());
+        };
+        ListedMember::check_zone(zone)
+            .map_err(|error| ConfigError::new("zone", error.to_string()))?;
+        if self.join.is_none() && !self.is_cluster_of_one() {
+            return Err(ConfigError::new(
+                "zone",
+                "only a node that joins a cluster, or the only node of a cluster, can have a zone: \
+                 start with a cluster of one node, and let the others join it",
+            ));
+        }
+        Ok(())
+    }
+
     fn validate_cluster(&self) -> Result<(), ConfigError> {
         bounds::check(
             "clock_drift_max",
@@ -74,12 +91,14 @@ impl NodeConfig {
         }
 
         self.validate_grace()?;
+        self.validate_zone()?;
 
         // A node alone has no peers, and on one machine no other machine can connect.
-        if self.members.is_single_node() || self.cluster_secret.is_some() {
+        if self.is_alone() || self.cluster_secret.is_some() {
             return Ok(());
         }
-        let mut urls = self.members.iter().map(|(_, node)| node.url());
+        let members = self.members.iter().map(|(_, node)| node.url());
+        let mut urls = members.chain(&self.join);
         match urls.find(|url| !url.is_loopback()) {
             None => Ok(()),
             Some(url) => Err(ConfigError::new(

@@ -6,9 +6,14 @@
 //! the deadline. `write` and `read` are the two requests, `own_read` reads this node's own store
 //! alone, `request_life` is the life cycle that both share, `hedging` decides when a read asks one
 //! more replica, `terms` is what a client asks of either.
-//! `operations` runs many requests for one client, `versions` shows what each node holds of a key.
+//!
+//! `conditional` are writes that take effect only if the version that they replace is the one that
+//! their client names, and `key_turns` what those of one runtime share. `operations` runs many
+//! requests for one client. `versions` shows what each node holds of a key.
 
+mod conditional;
 mod hedging;
+mod key_turns;
 mod operations;
 mod own_read;
 mod read;
@@ -18,14 +23,17 @@ mod terms;
 mod versions;
 mod write;
 
+pub(crate) use conditional::settle_stale_forever;
+pub use conditional::{ConditionalChange, ConditionalReply};
 pub(crate) use hedging::HedgeBudget;
+pub(crate) use key_turns::ConditionalWrites;
 pub use operations::{Ended, Operations};
 pub use replica_times::ReplicaTimes;
 pub use terms::Terms;
 pub use versions::{HeldByNode, KeyVersions, VersionHead};
 
 use crate::metrics::WorkerMetrics;
-use base::{Clock, Entry, Expiry, Kind, Permits, Quota, Reservation, Timestamp};
+use base::{Clock, Entry, Expiry, Kind, Permits, Quota, Random, Reservation, Timestamp};
 use bytes::Bytes;
 use cluster::{Fate, Miss, NodeId, PreferenceList};
 use peer::PeerAnswer;
@@ -165,6 +173,10 @@ pub struct Coordinator {
     pub(crate) metrics: Arc<WorkerMetrics>,
     /// Which reads may ask one replica more.
     pub(crate) hedging: HedgeBudget,
+    /// The conditional writes under way.
+    pub(crate) conditional: ConditionalWrites,
+    /// Random numbers.
+    pub(crate) random: Arc<dyn Random>,
 }
 
 /// The writes and the reads of one runtime that have asked their replicas.
@@ -224,6 +236,28 @@ impl Coordinator {
         }
     }
 
+    /// How a request ended at each replica.
+    fn receipt(
+        &self,
+        preference_list: &PreferenceList,
+        fates: impl Iterator<Item = Fate>,
+        acks: u8,
+        timestamp: Option<Timestamp>,
+    ) -> Receipt {
+        let replicas = preference_list
+            .iter()
+            .zip(fates)
+            .map(|(node, outcome)| ReplicaLine {
+                url: self.peers.url_of(*node),
+                outcome,
+            });
+        Receipt {
+            acks,
+            timestamp,
+            replicas: replicas.collect(),
+        }
+    }
+
     /// The failure of a request whose replicas ended like this. A node without peers names
     /// its own trouble; with peers that is a line of the receipt.
     fn failure(
@@ -233,23 +267,12 @@ impl Coordinator {
         acks: u8,
         timestamp: Option<Timestamp>,
     ) -> Failure {
-        let replicas: Vec<ReplicaLine> = preference_list
-            .iter()
-            .zip(fates)
-            .map(|(node, outcome)| ReplicaLine {
-                url: self.peers.url_of(*node),
-                outcome,
-            })
-            .collect();
-        let only = replicas
+        let receipt = self.receipt(preference_list, fates, acks, timestamp);
+        let only = receipt
+            .replicas
             .first()
             .filter(|_| self.peers.is_single_node())
             .map(|line| line.outcome);
-        let receipt = Receipt {
-            acks,
-            timestamp,
-            replicas,
-        };
         match only {
             Some(Fate::Missed(Miss::Overloaded)) => Failure::Overloaded,
             Some(Fate::Missed(Miss::Full)) => Failure::DiskFull(receipt),

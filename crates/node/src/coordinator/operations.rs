@@ -7,9 +7,12 @@
 
 use super::request_life::{PendingReply, ReplyReceiver};
 use super::write::Writing;
-use super::{Change, Coordinator, Failure, Found, Terms, Written};
+use super::{
+    Change, ConditionalChange, ConditionalReply, Coordinator, Failure, Found, Terms, Written,
+};
 use base::Reservation;
 use bytes::Bytes;
+use cluster::Condition;
 use slab::Slab;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -21,6 +24,8 @@ use tokio::task::JoinSet;
 pub enum Ended {
     /// A write.
     Write(Result<Written, Failure>),
+    /// A conditional write.
+    Conditional(ConditionalReply),
     /// A read.
     Read(Result<Found, Failure>),
 }
@@ -115,6 +120,24 @@ impl Operations {
                 }
             }
         }
+    }
+
+    /// Begins a conditional write of a key, as [`Coordinator::write_if`]. The result comes with
+    /// `number`.
+    pub fn write_if(
+        &mut self,
+        number: u64,
+        key: Bytes,
+        change: ConditionalChange,
+        condition: Condition,
+        reservation: Option<Reservation>,
+        terms: Terms,
+    ) {
+        let coordinator = Rc::clone(&self.coordinator);
+        self.tasks.spawn_local(async move {
+            let reply = coordinator.write_if(&key, change, condition, reservation, terms);
+            (number, Ended::Conditional(reply.await))
+        });
     }
 
     /// Begins to read a key, as [`Coordinator::read`]. The result comes with `number`.

@@ -3,7 +3,7 @@
 //! from memory.
 
 use super::{Coordinator, Failure, Found, Terms};
-use base::Reservation;
+use base::{Entry, Reservation, Timestamp};
 use cluster::repair::is_absent;
 use cluster::{Fate, Miss, Replicas};
 use peer::PeerAnswer;
@@ -12,7 +12,7 @@ use std::iter;
 impl Coordinator {
     /// Whether a request wants only this node's own store.
     pub(super) fn wants_own_store(&self, key: &[u8], replicas: Replicas) -> bool {
-        replicas.from == 1 && self.peers.is_replica(self.peers.own(), key, 1)
+        replicas.from == 1 && self.peers.has_alone(key)
     }
 
     /// Reads a key that [`Coordinator::wants_own_store`]. Answers as [`cluster::Read`] would
@@ -31,6 +31,16 @@ impl Coordinator {
             let preference_list = self.peers.preference_list(key, from);
             self.failure(&preference_list, iter::once(Fate::Missed(why)), 0, None)
         })
+    }
+
+    /// This version of a key, if this node's own store has it in memory as its newest one.
+    pub fn own_version(&self, key: &[u8], version: Timestamp) -> Option<Entry> {
+        match self.replicas.own().read_cached(key)? {
+            PeerAnswer::FoundBehind { entry, .. } => {
+                entry.filter(|entry| entry.timestamp() == version)
+            }
+            _ => None,
+        }
     }
 
     /// Has the read pool read the key.
@@ -66,7 +76,7 @@ impl Coordinator {
             }
         };
         let is_collected =
-            |entry: &base::Entry| is_absent(entry.timestamp(), self.is_dead(entry), gc_threshold);
+            |entry: &Entry| is_absent(entry.timestamp(), self.is_dead(entry), gc_threshold);
         Ok(Found {
             entry: entry.filter(|entry| !is_collected(entry)),
             acks: 1,

@@ -7,7 +7,7 @@ use base::{Entry, Timestamp, TraceId};
 use base::{LONG_VALUE_BYTES, Quota, Refused, Reservation};
 use bytes::Bytes;
 use cluster::{
-    Decision, Miss, PreferenceList, Read, ReadAction, ReadActions, ReadEvent, ReplicaIndex,
+    Decision, Miss, PreferenceList, Quorum, Read, ReadAction, ReadActions, ReadEvent, ReplicaIndex,
     Replicas,
 };
 use peer::{PeerAnswer, SAME_BYTES_MIN};
@@ -63,6 +63,8 @@ pub(super) struct Reading {
 enum ReplyTime {
     /// As soon as it is decided.
     AtDecision,
+    /// As soon as a conditional write can be built on what it has found.
+    AtCondition,
     /// Once all that are stale were repaired, or have missed that.
     AfterRepairs {
         /// The decision, if there is one.
@@ -99,6 +101,18 @@ impl Coordinator {
         self.read_with(key, terms, ReplyTime::AtDecision).await
     }
 
+    /// Reads a key for a conditional write, which can be built on what is found.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    pub(super) async fn read_for_condition(
+        self: &Rc<Self>,
+        key: &[u8],
+        terms: Terms,
+    ) -> Result<Found, Failure> {
+        self.read_with(key, terms, ReplyTime::AtCondition).await
+    }
+
     async fn read_with(
         self: &Rc<Self>,
         key: &[u8],
@@ -108,16 +122,17 @@ impl Coordinator {
         let (replicas, deadline) = (terms.replicas, terms.deadline);
         self.settled(key, replicas.from, deadline).await;
         let registration = self.pending.reserve(deadline);
-        let preference_list = self.peers.preference_list(key, replicas.from);
+        let (preference_list, quorum) = self.peers.for_request(key, replicas);
         if replicas.from > replicas.ack {
             self.hedging.earn();
         }
         let mut actions = ReadActions::new();
-        let preference = self.preference(&preference_list);
+        let preference = self.preference(&preference_list, &quorum);
         let machine = match reply_time {
-            ReplyTime::AtDecision => Read::start(replicas, preference, &mut actions),
+            ReplyTime::AtDecision => Read::start(quorum, preference, &mut actions),
+            ReplyTime::AtCondition => Read::start_for_condition(quorum, preference, &mut actions),
             ReplyTime::AfterRepairs { .. } => {
-                Read::start_asking_all(replicas, preference, &mut actions)
+                Read::start_asking_all(quorum, preference, &mut actions)
             }
         };
         let mut reading = Reading {
@@ -152,12 +167,18 @@ impl Coordinator {
     }
 
     /// The replicas of a key in the order in which to ask them.
-    fn preference(&self, preference_list: &PreferenceList) -> SmallVec<[ReplicaIndex; 8]> {
+    fn preference(
+        &self,
+        preference_list: &PreferenceList,
+        quorum: &Quorum,
+    ) -> SmallVec<[ReplicaIndex; 8]> {
         let indexes = (0..preference_list.len()).map(|index| ReplicaIndex::new(index as u8));
         let mut replicas: SmallVec<[ReplicaIndex; 8]> = indexes.collect();
         replicas.sort_by_key(|replica| {
-            self.replicas
-                .preference(preference_list[replica.as_usize()])
+            self.replicas.preference(
+                preference_list[replica.as_usize()],
+                quorum.counts_in_all(*replica),
+            )
         });
         replicas
     }
@@ -185,7 +206,9 @@ impl Request for Reading {
                     }
                     AnswerKind::Read => self.answered(tag.replica, answer, reservation),
                     AnswerKind::Repair => repaired(tag.replica, &answer),
-                    AnswerKind::Write(_) | AnswerKind::Hint(_) => return None,
+                    AnswerKind::Write(_) | AnswerKind::Hint(_) | AnswerKind::Promise => {
+                        return None;
+                    }
                 }
             }
         };
@@ -426,7 +449,10 @@ impl Reading {
             | PeerAnswer::Session(_)
             | PeerAnswer::Streamed(_)
             | PeerAnswer::Paged(_)
-            | PeerAnswer::Examined(_) => {
+            | PeerAnswer::Examined(_)
+            | PeerAnswer::List(_)
+            | PeerAnswer::Backup(_)
+            | PeerAnswer::Promise(_) => {
                 return missed(Miss::Failed);
             }
             PeerAnswer::Missed(why) => return missed(why),
@@ -478,7 +504,10 @@ fn repaired(replica: ReplicaIndex, answer: &PeerAnswer) -> ReadEvent {
         | PeerAnswer::Session(_)
         | PeerAnswer::Streamed(_)
         | PeerAnswer::Paged(_)
-        | PeerAnswer::Examined(_) => ReadEvent::RepairMissed {
+        | PeerAnswer::Examined(_)
+        | PeerAnswer::List(_)
+        | PeerAnswer::Backup(_)
+        | PeerAnswer::Promise(_) => ReadEvent::RepairMissed {
             replica,
             why: Miss::Failed,
         },

@@ -6,7 +6,7 @@ use super::{Change, Coordinator, Expires, Failure, ReplicaTimes, Terms, Written}
 use base::Reservation;
 use base::{Entry, Expiry, Timestamp, TraceId};
 use cluster::{
-    Decision, Miss, PreferenceList, ReplicaIndex, Round, Write, WriteAction, WriteActions,
+    Decision, Miss, NodeId, PreferenceList, ReplicaIndex, Round, Write, WriteAction, WriteActions,
     WriteEvent,
 };
 use peer::PeerAnswer;
@@ -90,17 +90,20 @@ impl Coordinator {
         let (replicas, deadline) = (terms.replicas, terms.deadline);
         let registration = self.pending.reserve(deadline);
         let timestamp = allocated.timestamp();
-        let expiry = self.expiry_of(&change);
+        let expiry = match &change {
+            Change::Put { expires, .. } => self.expiry_of(*expires),
+            Change::Delete => Expiry::NEVER,
+        };
         let entry = match change {
             Change::Put { value, .. } => {
                 Entry::value(key, timestamp, &value, expiry, replicas.from)
             }
             Change::Delete => Entry::tombstone(key, timestamp, replicas.from),
         };
-        let preference_list = self.peers.preference_list(key, replicas.from);
+        let (preference_list, quorum) = self.peers.for_request(key, replicas);
         let mut actions = WriteActions::new();
         let down_reason = |replica| self.down_reason(&preference_list, replica);
-        let machine = Write::start(replicas, timestamp, down_reason, &mut actions);
+        let machine = Write::start(quorum, timestamp, down_reason, &mut actions);
         let mut writing = Writing {
             coordinator: Rc::clone(self),
             machine,
@@ -125,22 +128,34 @@ impl Coordinator {
     }
 
     /// One expiry for all timestamps of a write.
-    fn expiry_of(&self, change: &Change) -> Expiry {
-        match change {
-            Change::Put { expires, .. } => match *expires {
-                Expires::Never => Expiry::NEVER,
-                Expires::AfterSeconds(seconds) => seconds
-                    .checked_mul(1000)
-                    .and_then(|ttl_ms| ttl_ms.checked_add(self.clock.unix_ms()))
-                    .map_or(Expiry::NEVER, Expiry::at_unix_ms),
-                Expires::AtUnixMs(unix_ms) => Expiry::at_unix_ms(unix_ms),
-            },
-            Change::Delete => Expiry::NEVER,
+    pub(super) fn expiry_of(&self, expires: Expires) -> Expiry {
+        match expires {
+            Expires::Never => Expiry::NEVER,
+            Expires::AfterSeconds(seconds) => seconds
+                .checked_mul(1000)
+                .and_then(|ttl_ms| ttl_ms.checked_add(self.clock.unix_ms()))
+                .map_or(Expiry::NEVER, Expiry::at_unix_ms),
+            Expires::AtUnixMs(unix_ms) => Expiry::at_unix_ms(unix_ms),
+        }
+    }
+
+    /// Keeps a hint for a node; that it is kept comes to `address`.
+    pub(super) fn keep_hint(&self, node: NodeId, entry: Entry, address: u64) {
+        let completions = Arc::clone(self.pending.completions());
+        let done = Box::new(move |_kept| completions.complete(address, Completion::HintKept));
+        if self.replicas.may_keep_hint_for(node) {
+            self.hints.keep(node, entry, done);
+        } else {
+            self.hints.refuse(done);
         }
     }
 
     /// Why a replica of the key is known not to answer, if it is.
-    fn down_reason(&self, preference_list: &PreferenceList, replica: ReplicaIndex) -> Option<Miss> {
+    pub(super) fn down_reason(
+        &self,
+        preference_list: &PreferenceList,
+        replica: ReplicaIndex,
+    ) -> Option<Miss> {
         match preference_list.get(replica.as_usize()) {
             Some(node) => self.replicas.down_reason(*node),
             None => Some(Miss::Failed),
@@ -279,16 +294,10 @@ impl Writing {
         let Some(node) = self.preference_list.get(replica.as_usize()).copied() else {
             return;
         };
-        let coordinator = &self.coordinator;
         let kind = AnswerKind::Hint(round);
         let address = self.ticket.with(AnswerTag { kind, replica });
-        let completions = Arc::clone(coordinator.pending.completions());
-        let done = Box::new(move |_kept| completions.complete(address, Completion::HintKept));
-        if coordinator.replicas.may_keep_hint_for(node) {
-            coordinator.hints.keep(node, self.entry.clone(), done);
-        } else {
-            coordinator.hints.refuse(done);
-        }
+        self.coordinator
+            .keep_hint(node, self.entry.clone(), address);
     }
 
     /// Timestamps the write once more, above what the replicas held. What was
@@ -334,7 +343,7 @@ impl Writing {
                 let (answer, _reservation) = replicas.answer_of(self.entry.key(), Some(completion));
                 Some(event_of(round, replica, &answer))
             }
-            AnswerKind::Read | AnswerKind::Repair => None,
+            AnswerKind::Read | AnswerKind::Repair | AnswerKind::Promise => None,
         }
     }
 }
@@ -357,7 +366,10 @@ fn event_of(round: Round, replica: ReplicaIndex, answer: &PeerAnswer) -> WriteEv
         | PeerAnswer::Session(_)
         | PeerAnswer::Streamed(_)
         | PeerAnswer::Paged(_)
-        | PeerAnswer::Examined(_) => missed(Miss::Failed),
+        | PeerAnswer::Examined(_)
+        | PeerAnswer::List(_)
+        | PeerAnswer::Backup(_)
+        | PeerAnswer::Promise(_) => missed(Miss::Failed),
         PeerAnswer::Missed(why) => missed(*why),
     }
 }

@@ -25,11 +25,13 @@ pub(crate) struct NodeHandshakes {
     store_side: Arc<StoreSide>,
     protocol: Protocol,
     secrets: Option<Secrets>,
+    cluster: u64,
     dialled: Arc<DialledPeers>,
 }
 
 impl NodeHandshakes {
-    /// The handshakes of a node that supports `protocol`.
+    /// The handshakes of a node that supports `protocol`, whose store was restored for the cluster of
+    /// this number, or was not restored: 0.
     pub(crate) fn new(
         membership: Membership,
         timestamps: Arc<TimestampAllocator>,
@@ -37,6 +39,7 @@ impl NodeHandshakes {
         dialled: Arc<DialledPeers>,
         protocol: Protocol,
         secrets: Option<Secrets>,
+        cluster: u64,
     ) -> Rc<Self> {
         Rc::new(Self {
             membership,
@@ -45,6 +48,7 @@ impl NodeHandshakes {
             dialled,
             protocol,
             secrets,
+            cluster,
         })
     }
 
@@ -88,6 +92,9 @@ impl HandshakePolicy for NodeHandshakes {
             greatest_seen: self.timestamps.greatest(),
             unix_ms,
             gc_threshold: self.store_side.shared().gc_threshold(),
+            cluster: self.cluster,
+            list: membership.list_report(),
+            waits: membership.waits(),
         }
     }
 
@@ -99,6 +106,7 @@ impl HandshakePolicy for NodeHandshakes {
         StoreReport {
             acknowledged: self.membership.durable_acknowledged(),
             gc_threshold: self.store_side.shared().gc_threshold(),
+            list: self.membership.list_report(),
         }
     }
 

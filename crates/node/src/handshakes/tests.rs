@@ -43,6 +43,7 @@ fn the_gc_threshold_of_a_hello_is_heard() {
         Arc::clone(&node.dialled),
         Protocol::OWN,
         None,
+        0,
     );
     let ours = handshakes.hello_to(Some("b"), NOW_UNIX_MS);
     assert_eq!(ours.gc_threshold, Timestamp::ZERO);

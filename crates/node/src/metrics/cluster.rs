@@ -48,6 +48,25 @@ impl CoordinationMetrics {
     }
 }
 
+/// The counters of one runtime about its conditional writes.
+#[derive(Default)]
+pub(crate) struct ConditionalMetrics {
+    /// Those whose version was written.
+    pub(crate) applied: Cell,
+    /// Those whose condition did not hold.
+    pub(crate) not_matched: Cell,
+    /// Those that had no effect for lack of replicas, timestamps or time.
+    pub(crate) not_applied: Cell,
+    /// Those that may have had an effect.
+    pub(crate) unknown: Cell,
+    /// The ballots that they tried.
+    pub(crate) ballots: Cell,
+    /// Keys that were settled.
+    pub(crate) settled: Cell,
+    /// Attempts to settle a key that failed.
+    pub(crate) unsettled: Cell,
+}
+
 /// The numbers of one runtime's link to a peer, as the runtime's last check for what is
 /// overdue published them.
 #[derive(Default)]

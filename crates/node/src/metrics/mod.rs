@@ -10,7 +10,7 @@ mod family;
 pub use family::{Distribution, Family, Labels, Series};
 
 use ::cluster::{NodeId, NodeTable};
-pub(crate) use cluster::{CoordinationMetrics, LinkMetrics, MISSES};
+pub(crate) use cluster::{ConditionalMetrics, CoordinationMetrics, LinkMetrics, MISSES};
 use peer::LinkStatus;
 use profile::lock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,6 +44,8 @@ impl Cell {
 pub(crate) struct WorkerMetrics {
     /// The requests that the worker coordinates.
     pub(crate) coordination: CoordinationMetrics,
+    /// The conditional writes among them.
+    pub(crate) conditional: ConditionalMetrics,
     /// The links of the worker. The numbers of a peer that has left stay, so that no sum falls.
     /// The worker publishes them a few times a second, so a lock costs nothing.
     links: Mutex<NodeTable<LinkMetrics>>,

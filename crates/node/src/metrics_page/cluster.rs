@@ -1,6 +1,8 @@
 //! Metrics about coordinated requests, hints, the clock and the peers.
 
-use crate::metrics::{Cell, CoordinationMetrics, Family, Labels, LinkMetrics, MISSES, Metrics};
+use crate::metrics::{
+    Cell, ConditionalMetrics, CoordinationMetrics, Family, Labels, LinkMetrics, MISSES, Metrics,
+};
 use crate::node::Node;
 use crate::node_report::NodeSnapshot;
 use cluster::{NodeId, ReplicaState};
@@ -12,6 +14,7 @@ type OfLink = fn(&LinkMetrics) -> &Cell;
 /// The metrics about the other nodes.
 pub(super) fn families(node: &Node, snapshot: &NodeSnapshot) -> Vec<Family> {
     let mut families = coordination(&node.metrics);
+    families.extend(conditional(node));
     families.extend(hints(node));
     families.extend(own(snapshot));
     families.extend(clock(node, snapshot));
@@ -54,6 +57,43 @@ fn coordination(metrics: &Metrics) -> Vec<Family> {
             "Requests that too few replicas answered, by the reason of the first replica that \
              failed outright",
             not_enough,
+        ),
+    ]
+}
+
+fn conditional(node: &Node) -> [Family; 4] {
+    let sum = |of: fn(&ConditionalMetrics) -> &Cell| {
+        node.metrics.sum(|worker| of(&worker.conditional).get())
+    };
+    let outcome = |outcome: &str, count| (vec![("outcome", outcome.to_owned())], count);
+    [
+        Family::counters(
+            "kvorum_conditional_writes",
+            "Conditional writes, by outcome; unknown ones may have been applied",
+            [
+                outcome("applied", sum(|counts| &counts.applied)),
+                outcome("not_matched", sum(|counts| &counts.not_matched)),
+                outcome("not_applied", sum(|counts| &counts.not_applied)),
+                outcome("unknown", sum(|counts| &counts.unknown)),
+            ],
+        ),
+        Family::counter(
+            "kvorum_conditional_ballots",
+            "Ballots of conditional writes: more than one each shows contention",
+            sum(|counts| &counts.ballots),
+        ),
+        Family::counters(
+            "kvorum_settled_keys",
+            "Keys whose promises were settled because their coordinator was gone, by outcome",
+            [
+                outcome("settled", sum(|counts| &counts.settled)),
+                outcome("failed", sum(|counts| &counts.unsettled)),
+            ],
+        ),
+        Family::gauge(
+            "kvorum_promises_kept",
+            "Promises of conditional writes that the node's store keeps",
+            node.engine.promises_kept() as f64,
         ),
     ]
 }

@@ -56,7 +56,7 @@ pub(super) fn families(node: &Node, snapshot: &NodeSnapshot) -> [Family; 5] {
             held_back,
         ),
         Family::counter(
-            "kvorum_gc_voided_by_read_repairs_total",
+            "kvorum_gc_voided_by_read_repairs",
             "Full repair sessions that a read repair of an old version has kept from raising the GC threshold",
             status.voided_by_read_repairs,
         ),

@@ -26,6 +26,7 @@ pub fn formats() -> Vec<Format> {
         ),
         ("TOMBSTONE_GC", repair::store::TOMBSTONE_GC_VERSIONS),
         ("REPAIR", repair::session::REPAIR_VERSIONS),
+        ("backup", 1..=backup::FORMAT),
         (
             "peer protocol",
             protocol.least.into()..=protocol.greatest.into(),

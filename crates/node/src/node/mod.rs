@@ -1,8 +1,12 @@
 //! The node: everything that its runtimes share, from the opening of the store (`opening`) to its
-//! closing. `seams` are its seams to the outside world; `set_aside` reads what the store has set aside; `future_versions` finds versions from the
-//! future, which an operator may have dropped; `traced_requests` times what is part of a trace.
+//! closing.
+//!
+//! `data_folder` says which folders it opens, and `seams` are its seams to the outside world.
+//! `set_aside` reads what the store has set aside. `future_versions` finds versions from the future,
+//! which an operator may have dropped. `traced_requests` times what is part of a trace.
 
 mod damage;
+mod data_folder;
 mod formats;
 mod future_versions;
 mod opening;
@@ -10,19 +14,24 @@ mod seams;
 mod set_aside;
 mod traced_requests;
 
+pub use data_folder::check_data_folder;
 pub use formats::{Format, formats};
+pub use opening::stored_members;
 pub use seams::{OpenError, Seams};
 pub use traced_requests::{SeeTraced, TracedRequest};
 
-use crate::compactions::{CompactionEnd, Compactions, OrderedCompaction};
+use crate::admin_jobs::backups::{BackupUsage, Backups, EndedBackup, NewestBackup, RunningBackup};
+use crate::admin_jobs::compactions::{CompactionEnd, Compactions, OrderedCompaction};
 use crate::config::{NodeConfig, Resources};
 use crate::handshakes::DialledPeers;
+use crate::member_changes::MemberChanges;
 use crate::metrics::Metrics;
 use crate::node_report::{Examiner, NodeSnapshot, OwnReport, SeeActivity, SeeStatus};
+use backup::{BackupError, BackupId, Listed, Listing, Pruned, Verified};
 use base::{Clock, LimitedLog, Quota, Random};
 use cluster::comparison::RepairKind;
 use cluster::{Layout, NodeId, ReplicaState};
-use lsm::{Engine, GcThreshold};
+use lsm::{Engine, Executor, GcThreshold};
 use membership::{LayoutChanges, Layouts, Membership};
 use peer::PeerLog;
 use repair::NonOwnedStatus;
@@ -33,6 +42,7 @@ use replica::background::{Background, SeeClients};
 use replica::hints::{HintStore, HintsWaiting};
 use replica::timestamps::{TimestampAllocator, TimestampStatus};
 use set_aside::SetAside;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use traced_requests::TracedRequests;
@@ -46,6 +56,10 @@ pub struct Node {
     pub(crate) resources: Resources,
     /// The nodes of the cluster, and which of them keep a key.
     pub(crate) layouts: Layouts,
+    /// This node's part in changes of them.
+    pub(crate) changes: MemberChanges,
+    /// Runs jobs.
+    pub(crate) executor: Arc<dyn Executor>,
     /// The store.
     pub(crate) engine: Engine,
     /// The time.
@@ -60,6 +74,8 @@ pub struct Node {
     pub(crate) membership: Membership,
     /// The store's side of repair sessions.
     pub(crate) store_side: Arc<StoreSide>,
+    /// The number of the cluster that the store was restored for; 0 if it was not restored.
+    pub(crate) restored_cluster: u64,
     /// Below which bound non-owned copies are dropped; none for a node alone, which has none.
     non_owned_bound: Option<GcThreshold>,
     /// The budget of hints, repair and compaction.
@@ -68,6 +84,8 @@ pub struct Node {
     pub(crate) repair: Arc<RepairSessions>,
     /// The compactions that operators ask for.
     pub(crate) compactions: Compactions,
+    /// This node's part in backups.
+    pub(crate) backups: Arc<Backups>,
     /// Reads and discards what was set aside.
     set_aside: SetAside,
     /// Times requests of peers that are part of a trace.
@@ -132,6 +150,20 @@ impl Node {
     #[must_use]
     pub fn layout_changes(&self) -> LayoutChanges {
         self.layouts.changes()
+    }
+
+    /// This node's part in changes of the list of members.
+    #[must_use]
+    pub fn member_changes(&self) -> &MemberChanges {
+        &self.changes
+    }
+
+    /// Why this node waits to join a cluster, and what to do; `None` if it is a member, or alone. While
+    /// it waits, its store must take no writes of clients.
+    #[must_use]
+    pub fn waits_to_join(&self) -> Option<String> {
+        let why = self.changes.waits_because()?;
+        Some(format!("this node waits to join a cluster: {why}"))
     }
 
     /// Puts a layout in force. All that is kept for each node knows those that have joined before
@@ -253,6 +285,60 @@ impl Node {
     /// As there, and [`lsm::Error::Overloaded`] while another such job is under way.
     pub async fn discard_set_aside(&self, up_to: base::Timestamp) -> Result<(), lsm::Error> {
         self.set_aside.discard(up_to).await
+    }
+
+    /// The backups at a target.
+    ///
+    /// # Errors
+    /// Those of the target.
+    pub async fn list_backups(&self, target: &str) -> Result<Listing, BackupError> {
+        self.backups.list(target).await
+    }
+
+    /// Removes all but the newest `keep` backups at a target.
+    ///
+    /// # Errors
+    /// [`BackupError::Busy`] while a backup runs; those of the target.
+    pub async fn prune_backups(&self, target: &str, keep: usize) -> Result<Pruned, BackupError> {
+        self.backups.prune(target, keep).await
+    }
+
+    /// Reads all of a backup at a target, for as long as `goes_on`; the newest one without an `id`.
+    ///
+    /// # Errors
+    /// [`BackupError::Damaged`], [`BackupError::NotFound`]; those of the target.
+    pub async fn verify_backup(
+        &self,
+        target: &str,
+        id: Option<BackupId>,
+        goes_on: impl AsyncFnMut() -> bool,
+    ) -> Result<(Listed, Verified), BackupError> {
+        self.backups.verify(target, id, goes_on).await
+    }
+
+    /// The backup under way that this node coordinates.
+    #[must_use]
+    pub fn running_backup(&self) -> Option<RunningBackup> {
+        self.backups.running()
+    }
+
+    /// How a backup that was ordered of this node has ended; `None` while it is under way, or if
+    /// another one has ended since.
+    #[must_use]
+    pub fn backup_end(&self, number: u64) -> Option<EndedBackup> {
+        self.backups.end(number)
+    }
+
+    /// The newest backup of each target that this node has looked at.
+    #[must_use]
+    pub fn newest_backups(&self) -> BTreeMap<String, NewestBackup> {
+        self.backups.newest()
+    }
+
+    /// What backups cost this node.
+    #[must_use]
+    pub fn backup_usage(&self) -> BackupUsage {
+        self.backups.store.usage()
     }
 
     /// Says where the node sees what its clients feel: background work rests while they

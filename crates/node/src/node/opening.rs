@@ -2,23 +2,29 @@
 
 use super::Node;
 use super::damage::DamageRemedy;
+use super::data_folder::check_folder;
 use super::future_versions::end_of_present;
 use super::seams::{OpenError, Seams};
 use super::set_aside::SetAside;
 use super::traced_requests::TracedRequests;
-use crate::compactions::Compactions;
+use crate::admin_jobs::backups::{BackupEnvironment, Backups, StoreBackups};
+use crate::admin_jobs::compactions::Compactions;
 use crate::config::{NodeConfig, Resources};
 use crate::handshakes::DialledPeers;
+use crate::member_changes::MemberChanges;
 use crate::metrics::Metrics;
 use crate::node_report::{Examiner, OwnReport};
 use crate::scans::ScanMemory;
 use base::{LimitedLog, LogBounds, Quota, Timestamp};
-use cluster::Layout;
+use cluster::layout::{ChangeProgress, WaitsFor};
+use cluster::{Layout, Members};
 use lsm::{Disk, Engine, Executor};
-use membership::{Layouts, Membership, MembershipEnvironment, StoreCount};
+use membership::{
+    Layouts, Membership, MembershipEnvironment, MembershipError, StoreCount, stored_list,
+};
 use peer::PeerLog;
 use repair::NonOwnedRule;
-use repair::session::{CheckpointEnvironment, RepairEnvironment, RepairSessions};
+use repair::session::{ChangeView, CheckpointEnvironment, RepairEnvironment, RepairSessions};
 use repair::store::{StoreFile, StoreSide, StoreSideEnvironment};
 use replica::SharedBounds;
 use replica::background::{Background, WorkKind};
@@ -32,34 +38,64 @@ use std::sync::atomic::AtomicBool;
 /// Hints that wait to be written, in bytes.
 const HINT_QUEUE_BYTES_MAX: usize = 4 << 20;
 
-/// Checks whether the folder holds a store, if it should, and tells the operator if it does not.
+/// What repair sees of changes of the list of members.
+fn change_view(membership: &Membership) -> ChangeView {
+    let [waiting, raising, telling] = [(); 3].map(|()| membership.clone());
+    ChangeView {
+        waits_for: Box::new(move || {
+            let progress = waiting.list().map(|list| list.progress(&waiting.reports()));
+            match progress {
+                Some(ChangeProgress::Waits(waits_for)) => waits_for,
+                _ => WaitsFor::default(),
+            }
+        }),
+        raise_floor: Box::new(move || raising.raise_floor()),
+        set_facts: Box::new(move |change, equal_with| telling.set_facts(change, equal_with)),
+    }
+}
+
+/// The layout of the list of members in the folder, if the list has changed since the cluster was
+/// formed; `None` if the configuration says who the members are.
 ///
 /// # Errors
-/// [`OpenError::NoStore`], and those of the disk.
-fn check_data(config: &NodeConfig, disk: &dyn Disk) -> Result<(), OpenError> {
-    if lsm::holds_store(disk, &config.data)? {
-        return Ok(());
-    }
-    if config.expect_data {
-        return Err(OpenError::NoStore(config.data.clone()));
-    }
-    let others = if config.members.count() > 1 {
-        ", and the other nodes would rebuild it in the wrong place"
-    } else {
-        ""
+/// Those of reading the file.
+fn stored_layout(config: &NodeConfig, disk: &dyn Disk) -> Result<Option<Layout>, MembershipError> {
+    let Some((name, list)) = stored_list(disk, &config.data)? else {
+        return Ok(None);
     };
-    let folder = config.data.display();
-    let text = format!(
-        "the data folder holds no store: this node begins with an empty one. If it had data, stop \
-         it: its disk may not be mounted{others}. With --expect-data it would refuse to start"
-    );
-    // Several nodes on one machine are there to try them.
-    if config.members.count() > 1 && config.members.is_loopback_only() {
-        tracing::info!(%folder, "{text}");
-    } else {
-        tracing::warn!(%folder, "{text}");
+    let own = list.named(&name).map(|member| member.id);
+    let layout = own.and_then(|own| Layout::of(&list, own));
+    if let Some(layout) = &layout
+        && layout.members().own_url() != config.url()
+    {
+        tracing::warn!(
+            listed = %layout.members().own_url(),
+            own = %config.url(),
+            "the list of members has another URL for this node than its options: peers use that of \
+             the list"
+        );
     }
-    Ok(())
+    let listed = own.and_then(|own| list.get(own));
+    if let (Some(zone), Some(listed)) = (&config.zone, listed)
+        && listed.zone.as_ref() != Some(zone)
+    {
+        tracing::warn!(
+            listed = listed.zone,
+            own = zone,
+            "the list of members has another zone for this node than its options: that of the list \
+             counts. To change it, let the node leave, and join again with an empty folder"
+        );
+    }
+    Ok(layout)
+}
+
+/// The members, as the list in the folder has them, if it has changed since the cluster was formed.
+/// What is wrong with the folder is said when it is opened.
+#[must_use]
+pub fn stored_members(config: &NodeConfig, disk: &dyn Disk) -> Option<Members> {
+    let (name, list) = stored_list(disk, &config.data).ok()??;
+    let own = list.named(&name)?.id;
+    Some(Layout::of(&list, own)?.members().clone())
 }
 
 impl Node {
@@ -78,20 +114,29 @@ impl Node {
 
     /// Opens a node whose reads run as `reads_run` says.
     pub(crate) fn open_with(
-        config: NodeConfig,
+        mut config: NodeConfig,
         resources: Resources,
         seams: Seams,
         executor: &Arc<dyn Executor>,
         reads_run: ReadsRun,
     ) -> Result<Self, OpenError> {
-        // Before anything in the folder is read, so that what is wrong with the folder is not
-        // said of a file in it.
-        seams
-            .disk
-            .check_folder(&config.data)
-            .map_err(|error| lsm::Error::io("use", &config.data, error))?;
-        check_data(&config, &*seams.disk)?;
+        let restored = check_folder(&config, &*seams.disk)?;
+        let restored_cluster = restored.map_or(0, |restored| restored.cluster);
         let damage = DamageRemedy::of(&config);
+        let mut waits = config.join.is_some();
+        let layout = match stored_layout(&config, &*seams.disk) {
+            Ok(None) => Layout::founding(config.members.clone()),
+            Ok(Some(layout)) => {
+                waits = false;
+                if config.is_alone() && !layout.members().is_single_node() {
+                    return Err(OpenError::MemberOfCluster(config.data));
+                }
+                layout
+            }
+            Err(error) => return Err(damage.explain(error)),
+        };
+        // From the first change on, the folder says who the members are.
+        config.members = layout.members().clone();
         let memory = resources.memory;
         let clock = seams.clock;
         let started = clock.monotonic();
@@ -104,7 +149,7 @@ impl Node {
         let (own_drop_bound, bounds) = (Arc::clone(&timestamps), Arc::<SharedBounds>::default());
         let collected = Arc::clone(&bounds);
         let is_single_node = config.members.is_single_node();
-        let layouts = Layouts::new(Layout::founding(config.members.clone()));
+        let layouts = Layouts::new(layout);
         let are_all_whole = Arc::<AtomicBool>::default();
         let non_owned = NonOwnedRule {
             layouts: layouts.clone(),
@@ -151,7 +196,8 @@ impl Node {
         };
         let present_clock = Arc::clone(&clock);
         let present = move || Timestamp::from_unix_ms(present_clock.unix_ms());
-        let stored = StoreFile::load(&*seams.disk, &config.data);
+        let threshold = restored.map_or(Timestamp::ZERO, |restored| restored.gc_threshold);
+        let stored = StoreFile::load_restored(&*seams.disk, &config.data, threshold);
         let stored = stored.map_err(|error| damage.explain(error))?;
         let mut closed = stored.record.closed;
         if drop_above.is_some() {
@@ -186,6 +232,10 @@ impl Node {
             drop_above,
             config.accept_data_loss,
         )?;
+        let was_used = engine.acknowledged().total > 0 || greatest_stored != Timestamp::ZERO;
+        if waits && (was_used || restored_cluster != 0) {
+            return Err(OpenError::NotEmpty(config.data));
+        }
         let (trusted, trusted_clock) = (Arc::clone(&timestamps), Arc::clone(&clock));
         let cluster_time = Arc::clone(&timestamps);
         let named_age_ms = config.named_bound_age().as_millis();
@@ -204,6 +254,11 @@ impl Node {
                     at_open: engine.acknowledged().total,
                     now: Box::new(move || counted.acknowledged().durable),
                 },
+                default_pair: config.default_pair(),
+                restored_for: restored_cluster,
+                waits,
+                is_cluster_of_one: config.is_cluster_of_one(),
+                zone: config.zone.clone(),
                 is_outdated: timestamps.outdated_flag(),
                 are_all_whole,
             },
@@ -276,19 +331,59 @@ impl Node {
             full_interval: config.full_repair_interval,
             gc_grace: config.gc_grace,
             sizes: config.repair_sizes.within(memory.repair_range_bytes_max()),
+            change: change_view(&membership),
         };
         let scan_memory = ScanMemory::of(memory.scans_bytes, config.scan_batch_bytes());
         let repair = RepairSessions::open(repair_environment, repair_files);
         let compactions = Compactions::new(engine.clone(), Arc::clone(&clock));
+        let backup_environment = Arc::new(BackupEnvironment {
+            watches: config
+                .backup_targets
+                .keys()
+                .map(|name| (name.clone(), Arc::default()))
+                .collect(),
+            targets: config.backup_targets.clone(),
+            jobs: Arc::default(),
+            owner: backup::Owner {
+                node: config.name().to_owned(),
+                start: seams.random.next_u64(),
+            },
+            disk: Arc::clone(&seams.disk),
+            clock: Arc::clone(&clock),
+            random: Arc::clone(&seams.random),
+            executor: Arc::clone(executor),
+            background: Arc::clone(&background),
+        });
+        let shared_bounds = Arc::clone(store_side.shared());
+        let store_backups = Arc::new(StoreBackups::new(
+            Arc::clone(&backup_environment),
+            engine.clone(),
+            membership.clone(),
+            layouts.clone(),
+            Box::new(move || shared_bounds.gc_threshold()),
+            config.name().to_owned(),
+        ));
+        let backups = Arc::new(Backups::new(backup_environment, store_backups));
         let set_aside = SetAside::new(engine.clone(), Arc::clone(executor));
         let report = OwnReport::new(engine.clone(), Arc::clone(&clock), Arc::clone(executor));
+        let changes = MemberChanges::new(
+            layouts.clone(),
+            membership.clone(),
+            Arc::clone(&clock),
+            config.clock_drift_max,
+            resources.runtimes,
+        );
         Ok(Self {
             layouts,
+            changes,
+            executor: Arc::clone(executor),
             background,
             store_side,
+            restored_cluster,
             non_owned_bound,
             repair,
             compactions,
+            backups,
             set_aside,
             report,
             examiner: Examiner::default(),

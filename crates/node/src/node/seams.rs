@@ -57,12 +57,51 @@ pub enum OpenError {
         .0.display()
     )]
     NoStore(PathBuf),
+    /// The data folder holds no store, but files of something else.
+    #[error(
+        "the data folder {} has files that are not Kvorum's ({first}{}): give the node an empty \
+         folder, or one that does not exist yet",
+        folder.display(),
+        more_of(*more)
+    )]
+    OtherFiles {
+        /// The folder.
+        folder: PathBuf,
+        /// One of the files.
+        first: String,
+        /// How many there are besides.
+        more: usize,
+    },
     /// The data folder belongs to another node or to another cluster.
     #[error("{0}")]
     Membership(String),
+    /// The data folder cannot be used to join a cluster.
+    #[error(
+        "--join needs an empty data folder, and {} has data: give the node another --data, or empty \
+         that folder if nothing in it is needed any more",
+        .0.display()
+    )]
+    NotEmpty(PathBuf),
+    /// The folder is of a node that has joined a cluster, and the configuration is of a node alone.
+    #[error(
+        "the data folder {} is of a member of a cluster of several nodes: start the node with --join \
+         and the URL of another member, as when it joined, or with --cluster",
+        .0.display()
+    )]
+    MemberOfCluster(PathBuf),
+    /// The folder was restored from a backup, or its restore was cut off, and cannot be used.
+    #[error(transparent)]
+    Restored(#[from] backup::BackupError),
     /// The system did not start a thread.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
+}
+
+fn more_of(more: usize) -> String {
+    match more {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    }
 }
 
 impl From<MembershipError> for OpenError {

@@ -56,13 +56,17 @@ impl TracedRequests {
         let (action, key) = match request {
             PeerRequest::Write(entry) => ("write", Bytes::copy_from_slice(entry.key())),
             PeerRequest::Repair { entry, .. } => ("repair", Bytes::copy_from_slice(entry.key())),
+            PeerRequest::Promise(request) => ("promise", request.key().clone()),
+            PeerRequest::Accept { entry, .. } => ("accept", Bytes::copy_from_slice(entry.key())),
             PeerRequest::Read(key) | PeerRequest::ReadUnlessSame { key, .. } => {
                 ("read", key.clone())
             }
             PeerRequest::RepairWrite { .. }
             | PeerRequest::Session(_)
             | PeerRequest::Page(_)
-            | PeerRequest::Examine => return,
+            | PeerRequest::Examine
+            | PeerRequest::List(_)
+            | PeerRequest::Backup(_) => return,
         };
         let (requests, began) = (Arc::clone(self), self.clock.monotonic());
         reply.call_on_answer(move || {

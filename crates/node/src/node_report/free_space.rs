@@ -13,7 +13,7 @@ pub(super) type Look = Box<dyn Fn() -> DiskSpace + Send + Sync>;
 
 /// Asks the disk what it has left: by one job of [`JobClass::Owner`] at a time, whose answer all
 /// who wait get, and those who come within [`FRESH`].
-pub(super) struct FreeSpace {
+pub(crate) struct FreeSpace {
     look: Look,
     clock: Arc<dyn Clock>,
     executor: Arc<dyn Executor>,
@@ -41,7 +41,7 @@ impl FreeSpace {
     }
 
     /// The space of the disk; nothing is known if it does not say so within `wait_max`.
-    pub(super) async fn space(self: &Arc<Self>, wait_max: Duration) -> DiskSpace {
+    pub(crate) async fn space(self: &Arc<Self>, wait_max: Duration) -> DiskSpace {
         let answer = {
             let mut state = lock(&self.state);
             let now = self.clock.monotonic();

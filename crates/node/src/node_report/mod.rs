@@ -19,6 +19,7 @@ mod tests;
 
 pub use examiner::ExaminedNode;
 pub(crate) use examiner::Examiner;
+pub(crate) use free_space::FreeSpace;
 pub(crate) use own::OwnReport;
 pub use snapshot::NodeSnapshot;
 

@@ -45,6 +45,11 @@ impl OwnReport {
         let _first = self.see_status.set(see);
     }
 
+    /// The disk of the data folder.
+    pub(crate) fn free_space(&self) -> Arc<FreeSpace> {
+        Arc::clone(&self.free_space)
+    }
+
     /// What the disk has left for the node, in bytes; `None` if it does not say so in time.
     pub(crate) async fn disk_free_bytes(&self) -> Option<u64> {
         let space = self.free_space.space(EXAMINE_MAX / DISK_SHARE).await;

@@ -1,6 +1,6 @@
 //! What a node is like at one moment: status, metrics and node report all say what is here.
 
-use crate::compactions::RunningCompaction;
+use crate::admin_jobs::compactions::RunningCompaction;
 use cluster::{NodeTable, ReplicaState};
 use membership::LossReport;
 use repair::NonOwnedStatus;

@@ -4,8 +4,8 @@ use super::own_replica::{START_MS, open, replica, version};
 use base::Entry;
 use base::{ManualClock, NewerVersion, Timestamp};
 use bytes::Bytes;
-use cluster::Miss;
 use cluster::repair::{SessionRequest, ShownBelow, StoreEvent, StoreRecord, StoreState, Token};
+use cluster::{Epoch, Miss};
 use lsm::LateSource;
 use lsm_testing::{BlockingWrite, FaultyDisk, MemoryDisk};
 use peer::PeerAnswer;
@@ -16,6 +16,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The epoch of all sessions.
+const CHANGE: Epoch = Epoch::new(1);
+
 fn at(ms: u64) -> Timestamp {
     version(ms).timestamp()
 }
@@ -25,7 +28,7 @@ fn record(gc_threshold_ms: Option<u64>) -> StoreRecord {
     let gc_threshold = gc_threshold_ms.map_or(Timestamp::ZERO, at);
     let answered = ShownBelow {
         below: gc_threshold,
-        members: 1,
+        epoch: CHANGE,
     };
     StoreRecord {
         closed: at(100),
@@ -44,7 +47,7 @@ fn in_state(state: StoreState) -> (crate::node::Node, Rc<LocalReplica>) {
         .raise_closed_timestamp(state.refuses_below())
         .unwrap();
     let mut replica = replica(&node);
-    Rc::get_mut(&mut replica).unwrap().bounds = Arc::new(SharedBounds::of(state, 1));
+    Rc::get_mut(&mut replica).unwrap().bounds = Arc::new(SharedBounds::of(state, CHANGE));
     (node, replica)
 }
 
@@ -64,7 +67,7 @@ fn scanning() -> (crate::node::Node, Rc<LocalReplica>) {
         are_all: true,
     };
     let mut state = StoreState::default();
-    for request in [SessionRequest::Begin { members: 1 }, close] {
+    for request in [SessionRequest::Begin { epoch: CHANGE }, close] {
         let latest = at(100);
         let event = StoreEvent::Asked {
             token,
@@ -92,7 +95,7 @@ async fn asked_before(
     tasks.spawn_local(Rc::clone(&replica.pending).deliver_forever());
     let wait = replica.pending.wait(Duration::MAX);
     let answer = async {
-        let asked = replica.ask(request, wait.address());
+        let asked = replica.ask(request, Duration::MAX, wait.address());
         happens();
         match asked {
             AnswerTime::Now(answer) => answer,
@@ -171,7 +174,7 @@ async fn a_repair_is_admitted_anew_if_the_state_changes_on_its_way_into_the_stor
     };
     let changes = || {
         node.engine
-            .begin_generation(&[LateSource::Comparison, LateSource::Read])
+            .begin_generation(&[LateSource::RepairWrite, LateSource::ReadRepair])
             .unwrap();
     };
     assert_eq!(asked_before(&replica, request, changes).await, NO_NEWER);
@@ -188,7 +191,7 @@ async fn behind_the_scan_a_repair_waits_until_it_is_durable_that_the_session_rai
             let (sender, receiver) = tokio::sync::oneshot::channel();
             if is_noted {
                 let state = bounds.state().step(StoreEvent::Voided, Duration::ZERO);
-                bounds.put_in_force(state.0, 1);
+                bounds.put_in_force(state.0, CHANGE);
                 sender.send(()).unwrap();
             }
             receiver
@@ -243,7 +246,7 @@ async fn while_a_step_reads_what_is_ahead_a_repair_waits_for_its_end() {
 async fn a_repair_is_refused_while_the_outcome_of_a_session_is_not_known() {
     let answered = ShownBelow {
         below: at(90),
-        members: 1,
+        epoch: CHANGE,
     };
     let record = StoreRecord {
         answered,
@@ -318,13 +321,15 @@ async fn a_store_that_has_not_answered_for_a_threshold_that_it_hears_does_not_co
         let (_node, replica) = closed(None);
         let answered = ShownBelow {
             below: at(answered_ms),
-            members: 1,
+            epoch: CHANGE,
         };
         let record = StoreRecord {
             answered,
             ..record(None)
         };
-        replica.bounds.put_in_force(StoreState::opened(record), 1);
+        replica
+            .bounds
+            .put_in_force(StoreState::opened(record), CHANGE);
         replica.bounds.hear(at(80));
         let key = Bytes::from_static(b"k");
         let answer = asked(&replica, ReplicaRequest::Read(&key)).await;

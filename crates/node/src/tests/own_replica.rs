@@ -9,10 +9,11 @@ use base::Entry;
 use base::{Expiry, ManualClock, NewerVersion, Timestamp};
 use bytes::Bytes;
 use cluster::Miss;
+use cluster::layout::Epoch;
 use cluster::{Member, Members, NodeUrl, Replicas};
 use lsm::{Admission, Disk, Durability};
 use lsm_testing::{BlockingWrite, Call, Fault, FaultyDisk, MemoryDisk, StepExecutor};
-use peer::PeerAnswer;
+use peer::{PeerAnswer, Prepare, PromiseRequest};
 use peer::{TcpTransport, Transport};
 use replica::BeforeRead;
 use replica::KeyRead;
@@ -260,9 +261,10 @@ async fn asked_own(worker: &Worker, request: ReplicaRequest<'_>) -> PeerAnswer {
     let own = worker.node().config.members.own();
     let wait = pending.wait(Duration::MAX);
     let key = match &request {
-        ReplicaRequest::Write { entry, .. } | ReplicaRequest::Repair { entry, .. } => {
-            entry.key().to_vec()
-        }
+        ReplicaRequest::Write { entry, .. }
+        | ReplicaRequest::Repair { entry, .. }
+        | ReplicaRequest::Accept { entry, .. } => entry.key().to_vec(),
+        ReplicaRequest::Promise(request) => request.key().to_vec(),
         ReplicaRequest::Read(key) | ReplicaRequest::ReadUnlessSame(key, _) => key.to_vec(),
     };
     match replicas.ask(own, request, Duration::MAX, wait.address(), None) {
@@ -349,6 +351,30 @@ async fn neither_acks_nor_reads_of_a_store_that_is_no_voter_count() {
         before: BeforeRead::default(),
     }));
     assert_eq!(own.answer_of(b"k", Some(found)).0, learner);
+}
+
+/// A coordinator with another list of members learns that, whatever else there is to say.
+#[tokio::test]
+async fn a_ballot_is_promised_for_one_list_of_members_and_by_a_voter() {
+    let clock = Arc::new(ManualClock::new(START_MS));
+    let (worker, tasks) = worker_of_three(&clock);
+    let epoch = worker.coordinator().peers.layout().epoch();
+    for (epoch, why) in [
+        (epoch, Miss::Learner),
+        (Epoch::new(epoch.as_u64() + 1), Miss::OtherEpoch),
+    ] {
+        let prepare = PromiseRequest::Prepare(Prepare {
+            key: Bytes::from_static(b"k"),
+            ballot: version(0).timestamp(),
+            epoch,
+            base: None,
+            copies: 3,
+            is_value: true,
+            unix_ms: START_MS,
+        });
+        let asked = asked_own(&worker, ReplicaRequest::Promise(&prepare));
+        assert_eq!(tasks.run_until(asked).await, PeerAnswer::Missed(why));
+    }
 }
 
 #[tokio::test]

@@ -1,24 +1,32 @@
-//! A worker: answers for the store on one runtime. `hint_deliveries` are those of the first one.
+//! A worker: answers for the store on one runtime. `hint_deliveries` are those of the first one,
+//! `peer_requests` serves what peers ask for.
 
 mod hint_deliveries;
+mod peer_requests;
 
-use crate::coordinator::{Coordinator, HedgeBudget, RunningRequests};
+use crate::admin_jobs::backups::{BackupCoordinator, BackupOrder};
+use crate::coordinator::{
+    ConditionalWrites, Coordinator, HedgeBudget, RunningRequests, settle_stale_forever,
+};
 use crate::handshakes::NodeHandshakes;
+use crate::member_changes::{ChangeShell, Introductions, Joining};
 use crate::metrics::WorkerMetrics;
 use crate::node::Node;
 use crate::node_report::ExaminedNode;
-use crate::peer_requests::{PeerRequests, report};
+use backup::BackupError;
 use base::{Clock, overdue_check_period};
 use bytes::Bytes;
-use cluster::{Layout, Member, NodeId, NodeTable};
+use cluster::{Layout, Member, NodeId, NodeTable, Replicas};
 use hint_deliveries::HintDeliveries;
 use peer::{AnswerHandler, HandshakePolicy, Link, LinkStatus, PeerEnvironment, Stream, Transport};
+use peer_requests::{PeerRequests, report};
 use repair::session::RepairWorker;
-use replica::Peers;
 use replica::Submissions;
 use replica::hints::HintDelivery;
 use replica::pending::PendingRequests;
+use replica::{AdoptedLinks, Peers};
 use replica::{LocalReplica, PageTelling, ReplicaHints, ReplicaSet};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +55,8 @@ pub struct Worker {
     replicas: Rc<ReplicaSet>,
     /// This runtime's part in repair.
     repair: Rc<RepairWorker>,
+    /// Makes backups of the cluster.
+    backups: Rc<BackupCoordinator>,
     metrics: Arc<WorkerMetrics>,
 }
 
@@ -69,6 +79,17 @@ impl LinkMaker {
     }
 }
 
+/// How often a node looks at its targets of backups.
+const TARGETS_LOOK_PERIOD: Duration = Duration::from_secs(600);
+
+/// Has the metrics say how old the newest backups are.
+async fn look_at_targets_forever(node: Arc<Node>) {
+    loop {
+        node.backups.look_at_targets().await;
+        tokio::time::sleep(TARGETS_LOOK_PERIOD).await;
+    }
+}
+
 impl Worker {
     /// The worker of runtime `number`, which reaches its peers over `transport`.
     #[must_use]
@@ -87,6 +108,7 @@ impl Worker {
             Arc::clone(&node.dialled),
             config.protocol,
             config.cluster_secret.clone(),
+            node.restored_cluster,
         );
         let peer_environment = PeerEnvironment {
             clock: Arc::clone(&node.clock),
@@ -95,6 +117,7 @@ impl Worker {
             log: Arc::clone(&node.peer_log),
             incoming: Arc::clone(&node.peer_bytes),
             runtimes: node.resources.runtimes,
+            only_lists: false,
         };
         let links = LinkMaker {
             transport: Arc::clone(transport),
@@ -131,6 +154,12 @@ impl Worker {
             replicas: Rc::clone(&replicas),
             pending: Rc::clone(&pending),
         });
+        let backups = Rc::new(BackupCoordinator {
+            backups: Arc::clone(&node.backups),
+            layouts: node.layouts.clone(),
+            peers: Rc::clone(&peers),
+            pending: Rc::clone(&pending),
+        });
         let metrics = node.metrics.of_worker(number);
         let resources = &node.resources;
         let requests_max = resources.requests_max.div_ceil(resources.runtimes);
@@ -151,6 +180,8 @@ impl Worker {
             snapshot_age_max: config.snapshot_age_max,
             metrics: Arc::clone(&metrics),
             hedging: HedgeBudget::default(),
+            conditional: ConditionalWrites::new(requests_max.saturating_mul(BACKGROUND_A_REQUEST)),
+            random: Arc::clone(&node.random),
         });
         Rc::new(Self {
             node,
@@ -160,6 +191,7 @@ impl Worker {
             links,
             replicas,
             repair,
+            backups,
             metrics,
         })
     }
@@ -181,7 +213,59 @@ impl Worker {
         if self.number == 0 {
             tokio::task::spawn_local(Rc::clone(&self.repair).coordinate_forever());
             tokio::task::spawn_local(Rc::clone(self).look_at_folder_forever());
+            let node = Arc::clone(&self.node);
+            if self.node.changes.waits() {
+                self.wait_to_join();
+                return;
+            }
+            let shell = Rc::new(ChangeShell {
+                changes: node.changes.clone(),
+                executor: Arc::clone(&node.executor),
+                clock: Arc::clone(&node.clock),
+                started: node.started,
+                timeout: node.config.timeout,
+                put_in_force: Arc::new(move |layout| node.put_in_force(layout)),
+                introductions: self.introductions(),
+                peers: Rc::clone(&self.peers),
+                pending: Rc::clone(&self.coordinator.pending),
+                is_following: Cell::default(),
+                is_exchanging: Cell::default(),
+            });
+            tokio::task::spawn_local(shell.run_forever());
+            let coordinator = Rc::clone(&self.coordinator);
+            let executor = Arc::clone(&self.node.backups.environment.executor);
+            tokio::task::spawn_local(settle_stale_forever(coordinator, executor));
+            if !self.node.config.backup_targets.is_empty() {
+                tokio::task::spawn_local(look_at_targets_forever(Arc::clone(&self.node)));
+            }
         }
+    }
+
+    /// How this runtime asks nodes to which it has no link.
+    fn introductions(&self) -> Rc<Introductions> {
+        Rc::new(Introductions {
+            transport: Arc::clone(&self.links.transport),
+            environment: self.links.environment.clone(),
+        })
+    }
+
+    /// Has the node join a cluster.
+    fn wait_to_join(&self) {
+        let layout = self.node.layouts.load();
+        let members = layout.members();
+        let own = members.iter().next().map(|(_, own)| own.clone());
+        let (Some(by), Some(own)) = (self.node.config.join.clone(), own) else {
+            return;
+        };
+        let joining = Joining {
+            changes: self.node.changes.clone(),
+            introductions: self.introductions(),
+            by,
+            own,
+            zone: self.node.config.zone.clone(),
+            space: self.node.report.free_space(),
+        };
+        tokio::task::spawn_local(joining.run());
     }
 
     /// Keeps the links and the deliveries of hints as the layout in force wants them.
@@ -192,13 +276,23 @@ impl Worker {
         let mut next = Some(changes.load());
         while let Some(layout) = next {
             let link_to = |member: &Member| self.links.link_to(member);
-            for link in self.peers.adopt(Arc::clone(&layout), link_to) {
+            let AdoptedLinks { begun, ended } = self.peers.adopt(Arc::clone(&layout), link_to);
+            for link in begun {
+                link.wait_for_joiner();
                 tokio::task::spawn_local(link.run());
+            }
+            if ended > 0 {
+                let (peers, timeout) = (Rc::clone(&self.peers), self.node.config.timeout);
+                tokio::task::spawn_local(async move {
+                    tokio::time::sleep(timeout).await;
+                    peers.close_ended(ended);
+                });
             }
             if let Some(deliveries) = &mut deliveries {
                 let delivery_to = |node, reading| self.delivery_to(node, reading);
                 deliveries.follow(layout.members(), delivery_to);
             }
+            self.node.changes.adopted(self.number, layout.epoch());
             next = changes.changed().await;
         }
     }
@@ -223,14 +317,25 @@ impl Worker {
     }
 
     /// Serves a peer's connection until it ends. `received` are the bytes that came after
-    /// the upgrade; `known` is called once the connection has proved to be a peer's.
-    pub async fn welcome(&self, stream: Box<dyn Stream>, received: Bytes, known: impl FnOnce()) {
-        let environment = self.links.environment.clone();
+    /// the upgrade; `known` is called once the connection has proved to be a peer's. With `only_lists`
+    /// the peer is handed lists of members, and nothing else.
+    pub async fn welcome(
+        &self,
+        stream: Box<dyn Stream>,
+        received: Bytes,
+        only_lists: bool,
+        known: impl FnOnce(),
+    ) {
+        let environment = PeerEnvironment {
+            only_lists,
+            ..self.links.environment.clone()
+        };
         let handler = Rc::new(PeerRequests {
             replicas: Rc::clone(&self.replicas),
             repair: Rc::clone(&self.repair),
             node: Arc::clone(&self.node),
             peers: Rc::clone(&self.peers),
+            introductions: self.introductions(),
         });
         let stream = self.links.transport.accept(stream);
         peer::serve(stream, received, environment, handler, known).await;
@@ -277,6 +382,13 @@ impl Worker {
         self.peers.nodes()
     }
 
+    /// How many replicas a request has that does not say so, and how many must answer, once the
+    /// members have changed.
+    #[must_use]
+    pub fn default_pair(&self) -> Option<Replicas> {
+        self.peers.default_pair()
+    }
+
     /// The state of the link to another node.
     #[must_use]
     pub fn link_status(&self, node: NodeId) -> Option<LinkStatus> {
@@ -287,6 +399,26 @@ impl Worker {
     #[must_use]
     pub fn links(&self) -> NodeTable<LinkStatus> {
         self.peers.statuses()
+    }
+
+    /// Begins a backup of the cluster at a target, from which at most `missing_max` stores may be
+    /// missing, or joins one like it that is under way there. If it `adopts`, the target becomes one
+    /// of this cluster. Returns its number on this node, and whether it is new.
+    ///
+    /// # Errors
+    /// [`BackupError::NoTarget`], [`BackupError::Busy`] while it makes another backup.
+    pub fn order_backup(
+        &self,
+        target: &str,
+        missing_max: usize,
+        adopts: bool,
+    ) -> Result<(u64, bool), BackupError> {
+        let target = target.to_owned();
+        self.backups.order(BackupOrder {
+            target,
+            missing_max,
+            adopts,
+        })
     }
 
     /// How each node is, in the order of their names: as they said within the last second, or

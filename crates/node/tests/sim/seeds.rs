@@ -3,12 +3,16 @@
 use crate::scenario::ScenarioKind;
 use crate::world::{self, Report};
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How many seeds run by default.
 const SEEDS: u64 = 200;
+
+/// Seeds that run by default as well, because each has found something that no other test finds: a
+/// node that gains keys refuses what lies below the GC threshold (3195), and a repair session whose
+/// coordinator has left the cluster keeps others waiting (3211, 3482).
+const FOUND: [u64; 3] = [3195, 3211, 3482];
 
 /// How many failures are printed in full. The others are printed as a line.
 const FAILURES_SHOWN: usize = 3;
@@ -17,34 +21,37 @@ const FAILURES_SHOWN: usize = 3;
 const FAILURES_MAX: usize = 10;
 
 /// The seeds to run: from the environment, or the default ones.
-fn seeds() -> Range<u64> {
+fn seeds() -> Vec<u64> {
     let number = |name| {
         let text = std::env::var(name).ok()?;
         let number = text.parse::<u64>();
         Some(number.unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
     };
     match (number("KVORUM_SEED"), number("KVORUM_SEEDS")) {
-        (None, None) => 0..SEEDS,
-        (Some(seed), None) => seed..seed + 1,
+        (None, None) => (0..SEEDS).chain(FOUND).collect(),
+        (Some(seed), None) => vec![seed],
         (first, Some(seeds)) => {
             let first = first.unwrap_or(0);
-            first..first + seeds
+            (first..first + seeds).collect()
         }
     }
 }
 
 /// Runs worlds on as many threads as there are cores, each world on one thread.
-fn run_all(seeds: Range<u64>) -> BTreeMap<u64, Report> {
+fn run_all(seeds: &[u64]) -> BTreeMap<u64, Report> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let next = AtomicU64::new(seeds.start);
+    let next = AtomicUsize::new(0);
     let failed = AtomicUsize::new(0);
     let reports = Mutex::new(BTreeMap::new());
     std::thread::scope(|scope| {
         for _ in 0..cores {
             scope.spawn(|| {
                 loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds.end || failed.load(Ordering::Relaxed) >= FAILURES_MAX {
+                    let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)).copied()
+                    else {
+                        return;
+                    };
+                    if failed.load(Ordering::Relaxed) >= FAILURES_MAX {
                         return;
                     }
                     let report = world::run(seed);
@@ -59,7 +66,7 @@ fn run_all(seeds: Range<u64>) -> BTreeMap<u64, Report> {
 
 #[test]
 fn every_promise_is_kept_whatever_fails() {
-    let reports = run_all(seeds());
+    let reports = run_all(&seeds());
     let failures = reports
         .values()
         .filter_map(|report| Some((report, report.failure.as_ref()?)));
@@ -111,6 +118,21 @@ fn every_promise_is_kept_whatever_fails() {
          non-owned copies were dropped",
         tombstone_gc.len()
     );
+    let counted: Vec<usize> = reports
+        .values()
+        .filter_map(|each| each.increments)
+        .collect();
+    let increments = counted.iter().sum::<usize>();
+    println!(
+        "{} worlds with counters, in which {increments} increments were acknowledged",
+        counted.len()
+    );
+    let changed: Vec<u64> = reports.values().filter_map(|each| each.epoch).collect();
+    let lists = changed.iter().sum::<u64>();
+    println!(
+        "{} worlds in which the list of members changes, with {lists} lists",
+        changed.len()
+    );
     println!(
         "{} seeds, {answered} operations answered, {not_enough} without enough replicas, {} lines",
         reports.len(),
@@ -122,6 +144,9 @@ fn every_promise_is_kept_whatever_fails() {
         assert!(answered > 50 * reports.len());
         assert!(not_enough > reports.len());
         assert!(rises > 3 * tombstone_gc.len());
+        assert!(increments > 10 * counted.len());
+        assert!(lists > 3 * changed.len() as u64);
+        assert!(changed.len() * 4 > reports.len());
         assert!(non_owned > tombstone_gc.len() as u64);
         assert!(
             undecided * 20 <= judged,

@@ -28,13 +28,14 @@ pub(crate) fn value_bytes(dice: &Dice) -> usize {
     dice.within(&bytes) as usize
 }
 
-/// A pair of `ack` and `from`. If a folder may be lost, `ack` is at least 2, so that
+/// A pair of `ack` and `from`. If a folder or a member may be lost, `ack` is at least 2, so that
 /// another replica has every acknowledged write.
 fn pair(scenario: &Scenario, dice: &Dice) -> (u8, u8) {
     let (ack, from) = any_pair(scenario, dice);
-    match scenario.loss {
-        Some(_) => (ack.max(2), from.max(2)),
-        None => (ack, from),
+    if scenario.loses_a_replica() {
+        (ack.max(2), from.max(2))
+    } else {
+        (ack, from)
     }
 }
 
@@ -51,7 +52,7 @@ fn action(scenario: &Scenario, dice: &Dice) -> Action {
 }
 
 fn any_pair(scenario: &Scenario, dice: &Dice) -> (u8, u8) {
-    let nodes = scenario.nodes as u64;
+    let nodes = u64::from(scenario.greatest_from());
     let (ack, from) = match scenario.pairs {
         Pairs::Quorum => (nodes / 2 + 1, nodes),
         Pairs::One { ack, from } => return (ack, from),

@@ -66,6 +66,8 @@ pub(crate) enum LongMessageKind {
     RepairWrite(SessionId),
     /// To be stored, as a repair with what a store has answered that has named this GC threshold.
     Repair(Timestamp),
+    /// To be stored, if the promise of this ballot is kept.
+    Accept(Timestamp),
     /// As the answer to a read.
     Found {
         /// What the store named when it was read.
@@ -423,6 +425,10 @@ impl Queue {
                 LongMessageKind::Repair(gc_threshold) => {
                     let batch = &mut self.batch;
                     message::put_repair(batch, long.call, remaining, gc_threshold, &long.entry);
+                }
+                LongMessageKind::Accept(ballot) => {
+                    let batch = &mut self.batch;
+                    message::put_accept(batch, long.call, remaining, ballot, &long.entry);
                 }
                 LongMessageKind::Found { named } => {
                     if let Some(named) = named {

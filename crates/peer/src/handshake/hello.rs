@@ -15,9 +15,11 @@
 //!                | remembered acknowledged u64 | acknowledged u64 (*)
 //!                | GC threshold u64 | zero u64 (**)
 //!                | remembered starts u16 | start u64* (***)
+//!                | cluster number u64 (****)
+//!                | report of the list of members, as drawn in `wire/store_report.rs` (*****)
 //!                | whatever later releases add
 //!
-//! flags    = 1 accepted | 2 remembers
+//! flags    = 1 accepted | 2 remembers | 4 waits to join
 //! replica state = 0 starting | 1 voter | 2 forced voter | 3 learner
 //! ```
 //!
@@ -32,10 +34,13 @@
 //! place of the zero.
 //! (***) A release that remembers only the last start of a peer ends before these. It reads no
 //! longer hello than before, so there are fewer of them if there is no room for all.
+//! (****) A release without backups ends before this, and has the number 0.
+//! (*****) A release whose list of members never changes ends before this.
 
 use super::refusal::Refusal;
 use crate::protocol::{NegotiatedProtocol, Protocol};
 use crate::wire::frame::put_frame;
+use crate::wire::store_report::ListReport;
 use base::{ByteReader, Timestamp};
 use cluster::{PEER_STARTS_MAX, Remembered, ReplicaState, STARTS_MAX, StoreClaim};
 use std::sync::Arc;
@@ -56,6 +61,7 @@ pub(crate) const HANDSHAKE_BYTES_MAX: usize =
 
 const FLAG_ACCEPTED: u8 = 1;
 const FLAG_REMEMBERS: u8 = 2;
+const FLAG_WAITS: u8 = 4;
 
 /// Random bytes in each hello, which make each side's proof valid for one
 /// connection only.
@@ -94,6 +100,12 @@ pub struct Hello {
     pub unix_ms: u64,
     /// Its GC threshold: what is dead below it may be dropped. [`Timestamp::ZERO`] if it has none.
     pub gc_threshold: Timestamp,
+    /// The number of the cluster that its store was restored for; 0 if it was not restored.
+    pub cluster: u64,
+    /// What it says of the list of members.
+    pub list: ListReport,
+    /// Whether it is no member yet and waits to join.
+    pub waits: bool,
 }
 
 impl Hello {
@@ -122,8 +134,12 @@ impl Hello {
             greatest_seen,
             unix_ms,
             gc_threshold,
+            cluster,
+            list,
+            waits,
         } = self;
         let accepted = if *is_accepted { FLAG_ACCEPTED } else { 0 };
+        let waits = if *waits { FLAG_WAITS } else { 0 };
         let remembers = if remembered.is_some() {
             FLAG_REMEMBERS
         } else {
@@ -141,7 +157,7 @@ impl Hello {
             out.extend_from_slice(&protocol.least.to_le_bytes());
             out.extend_from_slice(&protocol.greatest.to_le_bytes());
             out.extend_from_slice(&protocol.features.to_le_bytes());
-            out.push(accepted | remembers);
+            out.push(accepted | remembers | waits);
             out.push(*replica_state as u8);
             for number in [
                 *members_hash,
@@ -162,11 +178,14 @@ impl Hello {
                 out.extend_from_slice(&acknowledged.to_le_bytes());
                 out.extend_from_slice(&gc_threshold.as_u64().to_le_bytes());
                 out.extend_from_slice(&0u64.to_le_bytes());
-                let bytes = out.len() - payload + size_of::<u16>();
+                let behind = size_of::<u64>() + ListReport::BYTES;
+                let bytes = out.len() - payload + size_of::<u16>() + behind;
                 let room = HANDSHAKE_BYTES_MAX.saturating_sub(bytes) / size_of::<u64>();
                 let known = remembered_starts.len();
                 let from = known.saturating_sub(room.min(PEER_STARTS_MAX));
                 put_starts(out, &remembered_starts[from..]);
+                out.extend_from_slice(&cluster.to_le_bytes());
+                list.encode(out);
             }
         });
     }
@@ -245,6 +264,14 @@ fn decode_rest(protocol: Protocol, fields: &mut ByteReader<'_>) -> Option<Hello>
     if !fields.rest().is_empty() {
         remembered_starts = decode_starts(fields, PEER_STARTS_MAX)?;
     }
+    let mut cluster = 0;
+    if !fields.rest().is_empty() {
+        cluster = fields.u64()?;
+    }
+    let mut list = ListReport::default();
+    if !fields.rest().is_empty() {
+        list = ListReport::decode(fields)?;
+    }
     Some(Hello {
         protocol,
         name: name.to_owned(),
@@ -259,5 +286,8 @@ fn decode_rest(protocol: Protocol, fields: &mut ByteReader<'_>) -> Option<Hello>
         greatest_seen,
         unix_ms,
         gc_threshold: Timestamp::from_u64(gc_threshold),
+        cluster,
+        list,
+        waits: flags & FLAG_WAITS != 0,
     })
 }

@@ -51,8 +51,9 @@ use crate::transport::Stream;
 use cluster::{Judgement, Remembered};
 use hello::{HELLO, Nonce};
 use proof::{Hellos, PROOF, Role};
-use refusal::{REFUSE, Refusal, StatedRefusal, check_peer};
+use refusal::{REFUSE, Refusal, Standing, StatedRefusal, check_peer};
 use std::io;
+use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
 
 pub(super) use hello::HANDSHAKE_BYTES_MAX;
@@ -75,6 +76,22 @@ pub(super) struct Session {
     /// Whether the dialler's store is outdated to the acceptor, which then serves it
     /// only what rebuilds it.
     pub(super) is_dialler_outdated: bool,
+    /// Whether one of the two is no member to the other, so that the acceptor only hands the dialler
+    /// lists of members.
+    pub(super) is_for_lists: bool,
+}
+
+impl Session {
+    /// That of two nodes of which one is no member to the other: nothing is remembered of it.
+    fn of_outsiders(peer: Hello, negotiated: NegotiatedProtocol) -> Self {
+        Self {
+            peer,
+            negotiated,
+            start: StartWatch::new(Arc::default()),
+            is_dialler_outdated: false,
+            is_for_lists: true,
+        }
+    }
 }
 
 /// Why a handshake failed.
@@ -152,27 +169,25 @@ pub(super) async fn dial(
     stream: &mut dyn Stream,
     decoder: &mut Decoder,
     environment: HandshakeEnvironment<'_>,
-    expected: &str,
+    expected: Option<&str>,
 ) -> Result<Session, HandshakeError> {
     let policy = environment.policy;
     let mut messages = Messages { stream, decoder };
-    let ours = own_hello(environment, Some(expected));
+    let ours = own_hello(environment, expected);
     let sent = encode_hello(environment, &ours);
     messages.send(&sent).await?;
     let received = messages.receive(HELLO).await?;
     let decoded = Hello::decode(policy.protocol(), &received);
     let checked = decoded.and_then(|(negotiated, theirs)| {
-        check_peer(
-            &ours,
-            &theirs,
-            policy.is_member(&theirs.name),
-            Some(expected),
-        )?;
-        Ok((negotiated, theirs))
+        let is_member = policy.is_member(&theirs.name);
+        let standing = check_peer(&ours, &theirs, is_member, expected)?;
+        Ok((negotiated, theirs, standing))
     });
-    let (negotiated, theirs) = messages.accept_or_refuse(None, checked).await?;
+    let (negotiated, theirs, standing) = messages.accept_or_refuse(None, checked).await?;
     let checked = check_previous_start(policy, &theirs);
-    messages.accept_or_refuse(Some(expected), checked).await?;
+    messages
+        .accept_or_refuse(Some(&theirs.name), checked)
+        .await?;
     let hellos = Hellos {
         dialler: payload(&sent),
         acceptor: &received,
@@ -185,6 +200,9 @@ pub(super) async fn dial(
     messages
         .accept_or_refuse(Some(&theirs.name), checked)
         .await?;
+    if standing == Standing::Outsiders {
+        return Ok(Session::of_outsiders(theirs, negotiated));
+    }
     let mut session = record(policy, &ours, theirs, negotiated).await?;
     // The acceptor judges by the same hellos.
     session.is_dialler_outdated = is_outdated(session.peer.remembered, &ours);
@@ -210,10 +228,10 @@ pub(super) async fn accept(
     let decoded = Hello::decode(policy.protocol(), &received);
     let checked = decoded.and_then(|(negotiated, theirs)| {
         let ours = own_hello(environment, Some(&theirs.name));
-        check_peer(&ours, &theirs, policy.is_member(&theirs.name), None)?;
-        Ok((negotiated, theirs, ours))
+        let standing = check_peer(&ours, &theirs, policy.is_member(&theirs.name), None)?;
+        Ok((negotiated, theirs, ours, standing))
     });
-    let (negotiated, theirs, ours) = messages.accept_or_refuse(None, checked).await?;
+    let (negotiated, theirs, ours, standing) = messages.accept_or_refuse(None, checked).await?;
     let sent = encode_hello(environment, &ours);
     messages.send(&sent).await?;
     let hellos = Hellos {
@@ -229,6 +247,9 @@ pub(super) async fn accept(
     let mut proof = Vec::new();
     hellos.put_proof(&mut proof, &policy.secrets(), Role::Acceptor);
     messages.send(&proof).await?;
+    if standing == Standing::Outsiders || environment.only_lists {
+        return Ok(Session::of_outsiders(theirs, negotiated));
+    }
     let mut session = record(policy, &ours, theirs, negotiated).await?;
     session.is_dialler_outdated = is_outdated(ours.remembered, &session.peer);
     if session.is_dialler_outdated && !negotiated.has(REBUILDS_OUTDATED) {
@@ -271,12 +292,18 @@ async fn record(
         negotiated,
         start,
         is_dialler_outdated: false,
+        is_for_lists: false,
     })
 }
 
 fn own_hello(environment: HandshakeEnvironment<'_>, name: Option<&str>) -> Hello {
     let unix_ms = environment.clock.unix_ms();
-    environment.policy.hello_to(name, unix_ms)
+    let mut hello = environment.policy.hello_to(name, unix_ms);
+    if environment.introduces {
+        hello.waits = true;
+        hello.list.cluster = 0;
+    }
+    hello
 }
 
 /// The frame of a hello, with a fresh nonce.

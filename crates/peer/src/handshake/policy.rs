@@ -76,4 +76,8 @@ pub(crate) struct HandshakeEnvironment<'a> {
     pub(crate) clock: &'a dyn Clock,
     /// The source of nonces.
     pub(crate) random: &'a dyn Random,
+    /// See [`PeerEnvironment::only_lists`](crate::PeerEnvironment::only_lists).
+    pub(crate) only_lists: bool,
+    /// Whether this node only asks about lists, so that it may be of another cluster by now.
+    pub(crate) introduces: bool,
 }

@@ -10,13 +10,15 @@
 //!    3  the secrets differ
 //!    4  no common version of the protocol
 //!    5  a node has not the name that the other expects
+//!    6  the nodes are of different clusters
 //!    0  any other, as are codes of later releases
 //! ```
 
 use super::hello::Hello;
 use crate::LinkProblem;
-use crate::protocol::Protocol;
+use crate::protocol::{LISTS, Protocol};
 use crate::wire::frame::{Frame, put_frame};
+use cluster::Epoch;
 use std::fmt;
 
 /// The kind of the frame that carries a refusal.
@@ -32,11 +34,12 @@ const TEMPORARY: u64 = 1;
 const OTHER: u64 = 0;
 
 /// The problems that refusals state, each with its code.
-const STATED: [(LinkProblem, u64); 4] = [
+const STATED: [(LinkProblem, u64); 5] = [
     (LinkProblem::OtherMembers, 2),
     (LinkProblem::OtherSecret, 3),
     (LinkProblem::OtherProtocol, 4),
     (LinkProblem::OtherName, 5),
+    (LinkProblem::OtherCluster, 6),
 ];
 
 /// A refusal of the other side, as it says.
@@ -85,6 +88,8 @@ pub(crate) enum Refusal {
     MalformedHello,
     /// It has another list of nodes.
     Members,
+    /// The list that it has is of another cluster.
+    OtherCluster,
     /// Its name is not in the list of nodes.
     UnknownName(String),
     /// It has this node's own name.
@@ -98,6 +103,8 @@ pub(crate) enum Refusal {
     },
     /// It does not know the cluster's secret.
     Secret,
+    /// One of the two was restored for a cluster that has never met the other.
+    Cluster,
     /// Its previous start is still connected.
     PreviousStartLive,
 }
@@ -113,11 +120,12 @@ impl Refusal {
         match self {
             Self::Version { .. } => Some(LinkProblem::OtherProtocol),
             Self::Members => Some(LinkProblem::OtherMembers),
+            Self::OtherCluster => Some(LinkProblem::OtherCluster),
             Self::UnknownName(_) | Self::OwnName | Self::UnexpectedName { .. } => {
                 Some(LinkProblem::OtherName)
             }
             Self::Secret => Some(LinkProblem::OtherSecret),
-            Self::MalformedHello | Self::PreviousStartLive => None,
+            Self::MalformedHello | Self::Cluster | Self::PreviousStartLive => None,
         }
     }
 
@@ -150,6 +158,10 @@ impl fmt::Display for Refusal {
             ),
             Self::MalformedHello => formatter.write_str("the hello is malformed"),
             Self::Members => formatter.write_str("the nodes have different lists of members"),
+            Self::OtherCluster => formatter.write_str(
+                "the nodes are of different clusters: correct the URL, or give the node the data \
+                 folder of this cluster",
+            ),
             Self::UnknownName(name) => {
                 write!(formatter, "no node of the cluster is named {name:?}")
             }
@@ -157,6 +169,11 @@ impl fmt::Display for Refusal {
             Self::UnexpectedName { expected, name } => write!(
                 formatter,
                 "the node that was dialled is {name:?}, not {expected:?}"
+            ),
+            Self::Cluster => formatter.write_str(
+                "the nodes belong to different clusters: the store of one was restored from a \
+                 backup for a cluster that has never met the other. Restore all nodes of a new \
+                 cluster from one backup",
             ),
             Self::Secret => formatter.write_str("the nodes have different secrets"),
             Self::PreviousStartLive => formatter.write_str(
@@ -166,6 +183,15 @@ impl fmt::Display for Refusal {
             ),
         }
     }
+}
+
+/// How two nodes that know the secret deal with each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// As members of one list, or of two that follow each other.
+    Peers,
+    /// One of them is no member to the other, or not yet: they only hand each other lists.
+    Outsiders,
 }
 
 /// Checks whether the node with the hello `theirs` is a peer of the node with
@@ -179,23 +205,55 @@ pub(super) fn check_peer(
     theirs: &Hello,
     is_member: bool,
     expected: Option<&str>,
-) -> Result<(), Refusal> {
+) -> Result<Standing, Refusal> {
+    let know_lists = ours.protocol.features & theirs.protocol.features & LISTS != 0;
+    let waits = know_lists && (ours.waits || theirs.waits);
+    let clusters = [ours.list.cluster, theirs.list.cluster];
+    if know_lists && !clusters.contains(&0) && clusters[0] != clusters[1] {
+        return Err(Refusal::OtherCluster);
+    }
+    let epochs = [ours.list.epoch, theirs.list.epoch];
+    let has_changed = know_lists && epochs != [Epoch::default(); 2];
     // The list comes first: if the lists differ, the names may differ because of that.
-    if ours.members_hash != theirs.members_hash {
+    if ours.members_hash != theirs.members_hash && !has_changed && !waits {
         return Err(Refusal::Members);
     }
     if ours.name == theirs.name {
         return Err(Refusal::OwnName);
     }
-    if !is_member {
-        return Err(Refusal::UnknownName(theirs.name.clone()));
-    }
-    match expected {
-        Some(expected) if expected != theirs.name => Err(Refusal::UnexpectedName {
+    if let Some(expected) = expected
+        && expected != theirs.name
+    {
+        return Err(Refusal::UnexpectedName {
             expected: expected.to_owned(),
             name: theirs.name.clone(),
-        }),
-        _ => Ok(()),
+        });
+    }
+    if waits {
+        Ok(Standing::Outsiders)
+    } else if is_member {
+        if !has_changed && are_strangers(ours, theirs) {
+            return Err(Refusal::Cluster);
+        }
+        Ok(Standing::Peers)
+    } else if has_changed && epochs[0] != epochs[1] {
+        // It has joined or left by a list that one of the two has not heard of yet.
+        Ok(Standing::Outsiders)
+    } else {
+        Err(Refusal::UnknownName(theirs.name.clone()))
+    }
+}
+
+/// Whether two nodes belong to different clusters. All nodes of a cluster that was restored have
+/// its number. A node without one that comes to it is new: it takes the place of a member that the
+/// other one remembers, so its store does not count. One that nobody remembers was to be restored,
+/// and would count with nothing in its store.
+fn are_strangers(ours: &Hello, theirs: &Hello) -> bool {
+    match (ours.cluster, theirs.cluster) {
+        (own, other) if own == other => false,
+        (_, 0) => ours.remembered.is_none(),
+        (0, _) => theirs.remembered.is_none(),
+        _ => true,
     }
 }
 
@@ -210,6 +268,7 @@ mod tests {
         let (own, other) = (Protocol::OWN, Protocol::OWN);
         for (refusal, code, problem) in [
             (Refusal::Members, 2, Some(LinkProblem::OtherMembers)),
+            (Refusal::OtherCluster, 6, Some(LinkProblem::OtherCluster)),
             (Refusal::Secret, 3, Some(LinkProblem::OtherSecret)),
             (
                 Refusal::Version { own, other },
@@ -231,6 +290,7 @@ mod tests {
                 Some(LinkProblem::OtherName),
             ),
             (Refusal::MalformedHello, 0, None),
+            (Refusal::Cluster, 0, None),
             (Refusal::PreviousStartLive, 1, None),
         ] {
             let mut out = Vec::new();

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 pub struct PeerStart {
     is_remembered: AtomicBool,
     is_superseded: AtomicBool,
+    is_barred: AtomicBool,
     live_links: AtomicUsize,
     live_incoming: AtomicUsize,
 }
@@ -22,6 +23,12 @@ impl PeerStart {
     /// Marks that the peer has connected with a later start.
     pub fn supersede(&self) {
         self.is_superseded.store(true, Ordering::Release);
+    }
+
+    /// Says whether this start is only handed lists of members, because it may still have requests of
+    /// an earlier list.
+    pub fn bar(&self, is_barred: bool) {
+        self.is_barred.store(is_barred, Ordering::Release);
     }
 
     /// Whether this start has a live link: one that is open, and whose peer is
@@ -68,6 +75,11 @@ impl StartWatch {
     /// Whether the peer has connected with a later start.
     pub fn is_superseded(&self) -> bool {
         self.0.is_superseded.load(Ordering::Acquire)
+    }
+
+    /// Whether the peer is only handed lists of members.
+    pub(crate) fn is_barred(&self) -> bool {
+        self.0.is_barred.load(Ordering::Acquire)
     }
 
     /// How many links of this node to the start are live.

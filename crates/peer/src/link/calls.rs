@@ -21,6 +21,14 @@ pub(crate) enum CallKind {
     Page,
     /// To report how it is.
     Examine,
+    /// To do something for a backup.
+    Backup,
+    /// To do something for the list of members.
+    List,
+    /// To promise a ballot.
+    Promise,
+    /// To store a version whose ballot was promised.
+    Accept,
 }
 
 /// A call that waits for its answer.

@@ -7,10 +7,13 @@ use super::failure_detector::{FailureDetector, HEARTBEAT, Liveness};
 use crate::connection::assembly::Assembler;
 use crate::connection::outgoing::Outgoing;
 use crate::connection::{End, Side};
+use crate::wire::backup_message::BackupAnswer;
 use crate::wire::frame::{Frame, FrameError, HEADER_BYTES};
+use crate::wire::list_message::ListAnswer;
 use crate::wire::message::{self, Message};
 use crate::wire::node_report::NodeReport;
 use crate::wire::page::EncodedPage;
+use crate::wire::promise_message::PromiseAnswer;
 use crate::wire::repair_message::RepairAnswer;
 use crate::wire::run::Run;
 use crate::{
@@ -197,8 +200,8 @@ impl<'a> DiallerSide<'a> {
         now: Duration,
     ) -> Result<(), FrameError> {
         let kind = match self.link.kind_of(call) {
-            // Repair writes are stored, too.
-            Some(CallKind::Repair) => CallKind::Repair,
+            // Repair writes are stored, too, and what is accepted.
+            Some(kind @ (CallKind::Repair | CallKind::Accept)) => kind,
             _ => CallKind::Write,
         };
         self.answer_call(frame, call, kind, PeerAnswer::Stored { newer_version }, now)
@@ -342,6 +345,22 @@ impl Side for DiallerSide<'_> {
                 let report = Box::new(report);
                 self.answer(frame, CallKind::Examine, PeerAnswer::Examined(report), now)?;
             }
+            Message::BackupAnswer(answer) => {
+                let answer = BackupAnswer::decode(answer).map_err(|what| frame.malformed(what))?;
+                self.answer(frame, CallKind::Backup, PeerAnswer::Backup(answer), now)?;
+            }
+            Message::Listed(bytes) => {
+                let answer = ListAnswer::decode(bytes).map_err(|what| frame.malformed(what))?;
+                self.answer(frame, CallKind::List, PeerAnswer::List(answer), now)?;
+            }
+            Message::PromiseAnswer(answer) => {
+                let answer = PromiseAnswer::decode(answer).map_err(|what| frame.malformed(what))?;
+                let kind = match answer {
+                    PromiseAnswer::NotKept => CallKind::Accept,
+                    _ => CallKind::Promise,
+                };
+                self.answer(frame, kind, PeerAnswer::Promise(answer), now)?;
+            }
             Message::Pong { unix_ms } => self.take_pong(frame.call, unix_ms, now),
             Message::Write { .. }
             | Message::Writes { .. }
@@ -354,6 +373,10 @@ impl Side for DiallerSide<'_> {
             | Message::Session { .. }
             | Message::Page { .. }
             | Message::Examine { .. }
+            | Message::Backup { .. }
+            | Message::List { .. }
+            | Message::Promise { .. }
+            | Message::Accept { .. }
             | Message::Ping
             | Message::ReplicaState(_)
             | Message::Report(_)

@@ -15,6 +15,8 @@
 //!
 //! - **A link that has never been up**: calls wait for it, within their
 //!   deadlines, because the nodes of a cluster are started one after another.
+//!   A node that has just joined may even be out of reach for a while
+//!   ([`Link::wait_for_joiner`]), because it starts as a member then.
 //! - **A link that has been up**: when the peer is suspected or the link is down,
 //!   calls in flight end at once, and so do new calls. The link stays down until
 //!   the peer is heard of again, because a network that is cut looks like a peer
@@ -23,6 +25,10 @@
 //!   after its restart: the link dials at once, and calls wait for that. If the link
 //!   has been up, they wait no longer than for a peer that falls silent: the
 //!   network may have been cut since.
+//!
+//! `upkeep` dials and dials again, `dialler_side` is the connection, `calls` what waits for
+//! answers; `failure_detector`, `latency` and `clock_offset` judge the peer, and `status` is what
+//! others see.
 
 mod calls;
 pub(crate) mod clock_offset;
@@ -58,6 +64,9 @@ pub use status::{LinkState, LinkStatus};
 #[cfg(test)]
 pub(super) use upkeep::{BACKOFF_MAX, START_PATIENCE};
 
+/// How long a node that has joined may take until it serves as a member.
+const JOINS_WITHIN: Duration = Duration::from_secs(3);
+
 /// Receives the answers of a link.
 pub trait AnswerHandler {
     /// Takes the answer to the call with this ticket. Each accepted call gets
@@ -85,6 +94,8 @@ pub struct Link {
     up_since: Cell<Option<Duration>>,
     /// Until when calls wait for a link that has been up.
     calls_wait_until: Cell<Instant>,
+    /// Until when calls wait for a link that has never been up, although the peer cannot be reached.
+    joins_until: Cell<Option<Instant>>,
     calls: RefCell<Calls>,
     outgoing: Outgoing,
     read_latency: Cell<Latency>,
@@ -108,6 +119,10 @@ pub struct Link {
     repair_wait_site: WaitSite,
     scan_wait_site: WaitSite,
     examine_wait_site: WaitSite,
+    backup_wait_site: WaitSite,
+    list_wait_site: WaitSite,
+    promise_wait_site: WaitSite,
+    accept_wait_site: WaitSite,
     /// Notified to dial at once.
     redial: Notify,
     /// Whether the present connection is to be closed and the peer dialled again.
@@ -136,6 +151,10 @@ impl Link {
             repair_wait_site: calls::wait_site(&name, "repair"),
             scan_wait_site: calls::wait_site(&name, "scan"),
             examine_wait_site: calls::wait_site(&name, "examine"),
+            backup_wait_site: calls::wait_site(&name, "backup"),
+            list_wait_site: calls::wait_site(&name, "list"),
+            promise_wait_site: calls::wait_site(&name, "promise"),
+            accept_wait_site: calls::wait_site(&name, "accept"),
             name,
             url,
             transport,
@@ -147,6 +166,7 @@ impl Link {
             problem: RefCell::default(),
             up_since: Cell::new(None),
             calls_wait_until: Cell::new(Instant::now()),
+            joins_until: Cell::default(),
             calls: RefCell::default(),
             outgoing: Outgoing::default(),
             read_latency: Cell::default(),
@@ -163,6 +183,17 @@ impl Link {
             is_redial_due: Cell::new(false),
             is_peer_filled: Cell::new(false),
         })
+    }
+
+    /// Has calls wait for a peer that has just joined: it starts as a member now.
+    pub fn wait_for_joiner(&self) {
+        self.joins_until.set(Some(Instant::now() + JOINS_WITHIN));
+    }
+
+    /// Whether calls wait for it although it cannot be reached yet.
+    fn is_joining(&self) -> bool {
+        let joins_until = self.joins_until.get();
+        !self.has_been_up.get() && joins_until.is_some_and(|until| Instant::now() < until)
     }
 
     /// The name of the peer.
@@ -205,7 +236,15 @@ impl Link {
         }
         if !self.has(request.features()) {
             // What the peer knows is known once there is a connection.
-            let is_told = matches!(request, PeerRequest::Page(_) | PeerRequest::Examine);
+            let is_told = matches!(
+                request,
+                PeerRequest::Page(_)
+                    | PeerRequest::Examine
+                    | PeerRequest::Backup(_)
+                    | PeerRequest::List(_)
+                    | PeerRequest::Promise(_)
+                    | PeerRequest::Accept { .. }
+            );
             return Err(match self.negotiated.get() {
                 Some(_) if is_told => Miss::Unsupported,
                 _ => Miss::Refused,
@@ -232,6 +271,12 @@ impl Link {
             PeerRequest::Session(_) => (CallKind::Repair, self.outgoing.has_room_for_frame()),
             PeerRequest::Page(_) => (CallKind::Page, self.outgoing.has_room_for_frame()),
             PeerRequest::Examine => (CallKind::Examine, self.outgoing.has_room_for_frame()),
+            PeerRequest::Backup(_) => (CallKind::Backup, self.outgoing.has_room_for_frame()),
+            PeerRequest::List(_) => (CallKind::List, self.outgoing.has_room_for_frame()),
+            PeerRequest::Promise(_) => (CallKind::Promise, self.outgoing.has_room_for_frame()),
+            PeerRequest::Accept { entry, .. } => {
+                (CallKind::Accept, self.outgoing.has_room_for(entry))
+            }
         };
         let mut calls = self.calls.borrow_mut();
         if calls.len() == CALLS_MAX || !has_room {
@@ -329,6 +374,33 @@ impl Link {
                 self.outgoing
                     .push(|out| message::put_examine(out, call, remaining));
             }
+            PeerRequest::Backup(request) => {
+                let put = |out: &mut Vec<u8>| message::put_backup(out, call, remaining, &request);
+                self.outgoing.push(put);
+            }
+            PeerRequest::List(request) => {
+                let put = |out: &mut Vec<u8>| message::put_list(out, call, remaining, &request);
+                self.outgoing.push(put);
+            }
+            PeerRequest::Promise(request) => {
+                let put = |out: &mut Vec<u8>| message::put_promise(out, call, remaining, &request);
+                self.outgoing.push(put);
+            }
+            PeerRequest::Accept { ballot, entry } if message::is_long(&entry) => {
+                self.outgoing.push_long(LongMessage {
+                    kind: LongMessageKind::Accept(ballot),
+                    call,
+                    deadline,
+                    entry,
+                    trace,
+                    _reservation: None,
+                });
+            }
+            PeerRequest::Accept { ballot, entry } => {
+                let put =
+                    |out: &mut Vec<u8>| message::put_accept(out, call, remaining, ballot, &entry);
+                self.outgoing.push(put);
+            }
         }
         Ok(())
     }
@@ -348,6 +420,12 @@ impl Link {
     fn has(&self, features: u64) -> bool {
         let negotiated = self.negotiated.get();
         features == 0 || negotiated.is_some_and(|negotiated| negotiated.has(features))
+    }
+
+    /// Whether the peer is known not to have one of these features.
+    pub fn lacks(&self, features: u64) -> bool {
+        let negotiated = self.negotiated.get();
+        negotiated.is_some_and(|negotiated| !negotiated.has(features))
     }
 
     /// Whether a call would fail at once.
@@ -492,8 +570,18 @@ impl Link {
                 },
                 _,
             ) if message::is_long(entry) => None,
-            // A request of a repair session takes as long as the session makes it.
-            (_, CallKind::Repair | CallKind::Page | CallKind::Examine) => None,
+            // A request of a repair session takes as long as the session makes it, and a promise may
+            // take a read and a sync.
+            (
+                _,
+                CallKind::Repair
+                | CallKind::Page
+                | CallKind::Examine
+                | CallKind::Backup
+                | CallKind::List
+                | CallKind::Promise
+                | CallKind::Accept,
+            ) => None,
             (_, CallKind::Read) => Some(&self.read_latency),
             (_, CallKind::Write) => Some(&self.write_latency),
         };
@@ -528,6 +616,10 @@ impl Link {
             CallKind::Repair => &self.repair_wait_site,
             CallKind::Page => &self.scan_wait_site,
             CallKind::Examine => &self.examine_wait_site,
+            CallKind::Backup => &self.backup_wait_site,
+            CallKind::List => &self.list_wait_site,
+            CallKind::Promise => &self.promise_wait_site,
+            CallKind::Accept => &self.accept_wait_site,
         });
     }
 

@@ -114,7 +114,11 @@ impl Link {
                         backoff.reset();
                         continue;
                     }
-                    self.disconnect();
+                    if self.is_joining() {
+                        longest = HEARTBEAT;
+                    } else {
+                        self.disconnect();
+                    }
                     if error.is_temporary() {
                         // The peer is up, and has yet to say what it remembers.
                         if !self.has_been_up.get() {
@@ -179,7 +183,8 @@ impl Link {
             negotiated,
             start,
             is_dialler_outdated: _,
-        } = handshake::dial(&mut *stream, &mut decoder, environment, &self.name).await?;
+            is_for_lists: _,
+        } = handshake::dial(&mut *stream, &mut decoder, environment, Some(&self.name)).await?;
         if self.ahead_of_monotonic_ms.get().is_none() {
             // An estimate until the first heartbeat, which measures the way.
             let now = self.environment.clock.monotonic();

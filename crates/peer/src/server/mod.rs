@@ -15,15 +15,18 @@ use crate::connection::outgoing::Outgoing;
 use crate::connection::{Connection, End, Side};
 use crate::handshake::{self, HANDSHAKE_BYTES_MAX, HandshakeError, Session};
 use crate::log_limiter::Direction;
+use crate::wire::backup_message::BackupRequest;
 use crate::wire::contact::Contact;
 use crate::wire::frame::{Decoder, Frame, FrameError, PAYLOAD_BYTES_MAX};
+use crate::wire::list_message::ListRequest;
 use crate::wire::message::{self, EntryHead, Message};
 use crate::wire::page;
+use crate::wire::promise_message::PromiseRequest;
 use crate::wire::repair_message::RepairRequest;
 use crate::wire::same::HeldVersion;
 use crate::{
-    CONTACT, GC_THRESHOLD, LiveLink, MANY, NegotiatedProtocol, PeerEnvironment, PeerRequest,
-    REPLICA_STATE, REPORT, StartWatch, StoreReport, Stream,
+    CONTACT, GC_THRESHOLD, LiveLink, MANY, NegotiatedProtocol, PROMISES, PeerEnvironment,
+    PeerRequest, REPLICA_STATE, REPORT, StartWatch, StoreReport, Stream,
 };
 use base::{Entry, Reservation, Timestamp, TraceId};
 use bytes::Bytes;
@@ -78,6 +81,7 @@ pub async fn serve<R: RequestHandler>(
         negotiated,
         start,
         is_dialler_outdated,
+        is_for_lists,
     } = match tokio::time::timeout(HANDSHAKE_MAX, handshake).await {
         Ok(Ok(session)) => session,
         Ok(Err(error)) => return log_failure(&environment, &error),
@@ -93,6 +97,7 @@ pub async fn serve<R: RequestHandler>(
     decoder.allow(PAYLOAD_BYTES_MAX);
     let mut side = AcceptorSide::new(&environment, handler, negotiated, start.clone());
     side.is_outdated = is_dialler_outdated;
+    side.is_outsider = is_for_lists;
     // The side has just been made.
     let _is_first = side.replies.peer.set(name.clone()).is_ok();
     let close_replies = CloseOnDrop(Rc::clone(&side.replies));
@@ -152,6 +157,8 @@ enum WriteSource {
     RepairWrite(SessionId),
     /// A repair with what a store has answered that has named this GC threshold.
     Repair(Timestamp),
+    /// A conditional write whose ballot this is.
+    Accept(Timestamp),
 }
 
 /// What a long write on its way in is for.
@@ -169,6 +176,7 @@ impl LongWrite {
                 gc_threshold,
                 entry,
             },
+            WriteSource::Accept(ballot) => PeerRequest::Accept { ballot, entry },
             WriteSource::Write => PeerRequest::Write(entry),
         }
     }
@@ -194,6 +202,10 @@ struct AcceptorSide<R> {
     start: StartWatch,
     /// Whether the peer's store was outdated when it connected.
     is_outdated: bool,
+    /// Whether the peer is no member, and is only handed lists of members.
+    is_outsider: bool,
+    /// Whether it has become a member since, so that it should connect again.
+    has_joined: bool,
     /// Whether the peer has sent something since the last look.
     is_heard: bool,
     /// For how many looks the peer has been silent.
@@ -214,6 +226,9 @@ impl<R: RequestHandler> AcceptorSide<R> {
         let replies = Rc::<ReplyChannel>::default();
         replies.knows_thresholds.set(negotiated.has(GC_THRESHOLD));
         replies.takes_many.set(negotiated.has(MANY));
+        replies.knows_promises.set(negotiated.has(PROMISES));
+        // The channel has just been made.
+        let _is_first = replies.start.set(start.clone()).is_ok();
         Self {
             replies,
             handler,
@@ -227,6 +242,8 @@ impl<R: RequestHandler> AcceptorSide<R> {
             live: Some(start.mark_heard()),
             start,
             is_outdated: false,
+            is_outsider: false,
+            has_joined: false,
             is_heard: false,
             silent_looks: 0,
             look: Box::pin(tokio::time::sleep(LOOK_PERIOD)),
@@ -255,6 +272,10 @@ impl<R: RequestHandler> AcceptorSide<R> {
         trace: Option<TraceId>,
         held: Option<HeldVersion>,
     ) {
+        let is_for_lists = self.is_outsider || self.start.is_barred();
+        if is_for_lists && !matches!(request, PeerRequest::List(_)) {
+            return self.miss(call, Miss::OtherEpoch);
+        }
         if self.may_only_fill() && !request.is_of_repair() {
             return self.miss(call, Miss::Refused);
         }
@@ -299,7 +320,7 @@ impl<R: RequestHandler> AcceptorSide<R> {
     /// How this node deals with the peer now.
     fn contact(&self) -> Contact {
         Contact {
-            serves: !self.may_only_fill(),
+            serves: !self.is_outsider && !self.start.is_barred() && !self.may_only_fill(),
             reaches: self.start.live_links() >= self.environment.runtimes,
         }
     }
@@ -308,6 +329,9 @@ impl<R: RequestHandler> AcceptorSide<R> {
     /// node's store stands, what it has, and how this node deals with the peer.
     fn send_pong(&mut self, token: u64) {
         let environment = &self.environment;
+        if let Some(name) = self.replies.peer.get().filter(|_| self.is_outsider) {
+            self.has_joined = environment.policy.is_member(name);
+        }
         let unix_ms = environment.clock.unix_ms();
         let replica_state = Some(environment.policy.replica_state());
         let report = Some(environment.policy.report());
@@ -451,6 +475,35 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
                 let deadline = now.saturating_add(remaining);
                 self.serve(PeerRequest::Examine, call, deadline, None);
             }
+            Message::Backup { remaining, request } => {
+                let request =
+                    BackupRequest::decode(request).map_err(|what| frame.malformed(what))?;
+                let deadline = now.saturating_add(remaining);
+                self.serve(PeerRequest::Backup(request), call, deadline, None);
+            }
+            Message::List { remaining, request } => {
+                let request = ListRequest::decode(request).map_err(|what| frame.malformed(what))?;
+                let deadline = now.saturating_add(remaining);
+                self.serve(PeerRequest::List(request), call, deadline, None);
+            }
+            Message::Promise { remaining, request } => {
+                let request =
+                    PromiseRequest::decode(request).map_err(|what| frame.malformed(what))?;
+                let deadline = now.saturating_add(remaining);
+                self.serve(PeerRequest::Promise(request), call, deadline, None);
+            }
+            Message::Accept {
+                remaining,
+                ballot,
+                entry,
+            } => {
+                let accept = LongWrite {
+                    deadline: now.saturating_add(remaining),
+                    source: WriteSource::Accept(ballot),
+                    trace: None,
+                };
+                self.take_write(frame, &entry, accept)?;
+            }
             Message::Trace(trace) => self.trace.set(Some((call, trace))),
             Message::Ping => self.send_pong(call),
             Message::Stored { .. }
@@ -459,6 +512,9 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
             | Message::Run(_)
             | Message::Paged(_)
             | Message::Examined(_)
+            | Message::BackupAnswer(_)
+            | Message::Listed(_)
+            | Message::PromiseAnswer(_)
             | Message::ReplicaState(_)
             | Message::Report(_)
             | Message::Contact(_)
@@ -475,6 +531,9 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
     }
 
     fn poll_timers(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        if self.has_joined {
+            return Poll::Ready(End::Superseded);
+        }
         loop {
             ready!(self.look.as_mut().poll(cx));
             let is_late = self.look.deadline().elapsed() > LATE_AFTER;

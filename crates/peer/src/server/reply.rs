@@ -5,8 +5,8 @@ use crate::wire::message;
 use crate::wire::page::EncodedPage;
 use crate::wire::run::Run;
 use crate::wire::same::HeldVersion;
-use crate::{CALLS_MAX, PeerAnswer};
-use base::{Entry, Expiry, Kind, Reservation, Timestamp, TraceId};
+use crate::{CALLS_MAX, PeerAnswer, StartWatch};
+use base::{Entry, Expiry, Kind, NewerVersion, Reservation, Timestamp, TraceId};
 use cluster::Miss;
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
@@ -59,6 +59,14 @@ impl Reply {
     pub fn send_holding(mut self, answer: PeerAnswer, reservation: Option<Reservation>) {
         self.is_sent = true;
         let channel = &self.channel;
+        if channel.is_withheld(&answer) {
+            return channel.answer(
+                self.call,
+                PeerAnswer::Missed(Miss::OtherEpoch),
+                self.deadline,
+                None,
+            );
+        }
         match &self.held {
             Some(held) if is_found(&answer, held) => channel.answer_same(self.call, &answer),
             _ => channel.answer(self.call, answer, self.deadline, reservation),
@@ -102,6 +110,8 @@ pub(crate) struct ReplyChannel {
     pub(crate) outgoing: Outgoing,
     /// The name of the peer, once it is known.
     pub(crate) peer: OnceCell<String>,
+    /// Says whether the peer is only handed lists of members.
+    pub(crate) start: OnceCell<StartWatch>,
     in_flight: Cell<usize>,
     /// Whether the connection has ended, so that answers are thrown away.
     is_closed: Cell<bool>,
@@ -109,6 +119,8 @@ pub(crate) struct ReplyChannel {
     pub(crate) knows_thresholds: Cell<bool>,
     /// Whether the peer takes many answers in a frame.
     pub(crate) takes_many: Cell<bool>,
+    /// Whether the peer knows of writes that were overtaken.
+    pub(crate) knows_promises: Cell<bool>,
     /// The GC threshold that was named last on this connection.
     named: Cell<Option<Timestamp>>,
 }
@@ -139,6 +151,14 @@ impl ReplyChannel {
             held: None,
             is_sent: false,
         })
+    }
+
+    /// Whether the peer does not get an answer, because its request may go by an earlier list of
+    /// members. Once the peer is barred it hears of no write that was taken before and stored since,
+    /// so a repair session that begins then sees all that the peer can count on.
+    fn is_withheld(&self, answer: &PeerAnswer) -> bool {
+        let is_barred = self.start.get().is_some_and(StartWatch::is_barred);
+        is_barred && !matches!(answer, PeerAnswer::List(_) | PeerAnswer::Missed(_))
     }
 
     /// Names the GC threshold of the store, before an answer that was made no later, if that has
@@ -200,6 +220,12 @@ impl ReplyChannel {
                 self.name(gc_threshold);
                 self.send_answer(call, PeerAnswer::Found(entry), deadline, reservation);
             }
+            // To an older release this is no ack: it would take it for one.
+            PeerAnswer::Stored {
+                newer_version: NewerVersion::Overtaken(_),
+            } if !self.knows_promises.get() => {
+                outgoing.push(|out| message::put_missed(out, call, Miss::Refused));
+            }
             PeerAnswer::Stored { newer_version } if self.takes_many.get() => {
                 outgoing.push_newer_version(call, newer_version);
             }
@@ -220,6 +246,15 @@ impl ReplyChannel {
             PeerAnswer::Paged(page) => self.send_page(call, &page, deadline, reservation),
             PeerAnswer::Examined(report) => {
                 outgoing.push(|out| message::put_examined(out, call, &report));
+            }
+            PeerAnswer::Promise(answer) => {
+                outgoing.push(|out| message::put_promise_answer(out, call, answer));
+            }
+            PeerAnswer::Backup(answer) => {
+                outgoing.push(|out| message::put_backup_answer(out, call, &answer));
+            }
+            PeerAnswer::List(answer) => {
+                outgoing.push(|out| message::put_listed(out, call, &answer));
             }
             // To an older release this is a refusal as any other.
             PeerAnswer::Missed(Miss::Obsolete { .. } | Miss::Undecided)

@@ -18,7 +18,7 @@ async fn after_handshake() -> (DuplexStream, Serving) {
     let serving = tokio::task::spawn_local(serving);
     let asker = TestNode::named("asker").environment(50_000);
     let mut decoder = Decoder::new(&[], handshake::HANDSHAKE_BYTES_MAX);
-    handshake::dial(&mut ours, &mut decoder, asker.handshake(), "replica")
+    handshake::dial(&mut ours, &mut decoder, asker.handshake(), Some("replica"))
         .await
         .unwrap();
     (ours, serving)

@@ -118,7 +118,8 @@ impl RequestHandler for TestReplica {
             return match request {
                 PeerRequest::Write(_)
                 | PeerRequest::Repair { .. }
-                | PeerRequest::RepairWrite { .. } => {
+                | PeerRequest::RepairWrite { .. }
+                | PeerRequest::Accept { .. } => {
                     reply.send(PeerAnswer::Stored {
                         newer_version: NewerVersion::None,
                     });
@@ -127,7 +128,11 @@ impl RequestHandler for TestReplica {
                     reply.send(PeerAnswer::Found(None));
                 }
                 PeerRequest::Session(_) => reply.send(PeerAnswer::Session(RepairAnswer::Done)),
-                PeerRequest::Page(_) | PeerRequest::Examine => {
+                PeerRequest::Page(_)
+                | PeerRequest::Examine
+                | PeerRequest::Backup(_)
+                | PeerRequest::List(_)
+                | PeerRequest::Promise(_) => {
                     reply.send(PeerAnswer::Missed(Miss::Failed));
                 }
             };
@@ -267,8 +272,14 @@ pub(crate) fn key_of(request: &PeerRequest) -> String {
         PeerRequest::Read(key) | PeerRequest::ReadUnlessSame { key, .. } => &key[..],
         PeerRequest::Write(entry)
         | PeerRequest::Repair { entry, .. }
-        | PeerRequest::RepairWrite { entry, .. } => entry.key(),
-        PeerRequest::Session(_) | PeerRequest::Page(_) | PeerRequest::Examine => b"",
+        | PeerRequest::RepairWrite { entry, .. }
+        | PeerRequest::Accept { entry, .. } => entry.key(),
+        PeerRequest::Promise(request) => request.key(),
+        PeerRequest::Session(_)
+        | PeerRequest::Page(_)
+        | PeerRequest::Examine
+        | PeerRequest::Backup(_)
+        | PeerRequest::List(_) => b"",
     };
     String::from_utf8(key.to_vec()).unwrap()
 }

@@ -46,6 +46,9 @@ impl TestNode {
                 greatest_seen: Timestamp::ZERO,
                 unix_ms: 0,
                 gc_threshold: Timestamp::ZERO,
+                cluster: 0,
+                list: ListReport::default(),
+                waits: false,
             },
             believed_max: Timestamp::MAX,
             secrets: vec![b"secret"],
@@ -54,6 +57,7 @@ impl TestNode {
             report: Rc::new(Cell::new(StoreReport {
                 acknowledged: 0,
                 gc_threshold: Timestamp::ZERO,
+                list: ListReport::default(),
             })),
             reports: Rc::default(),
             recorded: Rc::default(),
@@ -75,6 +79,7 @@ impl TestNode {
             policy: Rc::new(self),
             incoming: Quota::new(256 << 20),
             runtimes: 1,
+            only_lists: false,
         }
     }
 }

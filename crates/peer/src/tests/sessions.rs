@@ -155,6 +155,36 @@ async fn a_connection_ends_when_its_peer_connects_with_a_later_start() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_peer_with_an_earlier_list_is_not_even_answered_what_it_has_asked_before() {
+    run(async {
+        let (asker, replica) = (TestNode::named("asker"), TestNode::named("replica"));
+        let start = Rc::clone(&replica.start);
+        let mut pair = Pair::new(asker, replica);
+        pair.asker.start();
+        let _serving = pair.accept().await;
+        pair.asker.until(LinkState::Up).await;
+        let other_epoch = PeerAnswer::Missed(Miss::OtherEpoch);
+        pair.asker.read(1).unwrap();
+        let (_, reply) = pair.replica.next().await;
+        start.borrow().bar(true);
+        reply.send(PeerAnswer::Found(None));
+        assert_eq!(pair.asker.answers.next().await, (1, other_epoch.clone()));
+        pair.asker.read(2).unwrap();
+        assert_eq!(pair.asker.answers.next().await, (2, other_epoch));
+        assert_eq!(pair.replica.waiting(), 0);
+        start.borrow().bar(false);
+        pair.asker.read(3).unwrap();
+        let (_, reply) = pair.replica.next().await;
+        reply.send(PeerAnswer::Found(None));
+        assert_eq!(
+            pair.asker.answers.next().await,
+            (3, PeerAnswer::Found(None))
+        );
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_start_is_live_while_a_link_to_it_is_up() {
     run(async {
         let asker = TestNode::named("asker");

@@ -164,7 +164,7 @@ async fn a_peer_that_does_not_read_answers_is_not_read_from() {
             || {},
         ));
         let mut decoder = frame::Decoder::new(&[], handshake::HANDSHAKE_BYTES_MAX);
-        handshake::dial(&mut ours, &mut decoder, asker.handshake(), "replica")
+        handshake::dial(&mut ours, &mut decoder, asker.handshake(), Some("replica"))
             .await
             .unwrap();
         // Each request is answered at once, and no answer is read.

@@ -109,15 +109,24 @@ struct FaultyTransport {
     faults: Arc<LinkFaults>,
 }
 
-impl Transport for FaultyTransport {
-    fn dial(&self, url: &NodeUrl) -> Dialing {
-        let dialing = self.transport.dial(url);
+impl FaultyTransport {
+    fn with_faults(&self, dialing: Dialing) -> Dialing {
         let faults = Arc::clone(&self.faults);
         Box::pin(async move {
             Arc::clone(&faults).joined().await;
             let stream: Box<dyn Stream> = Box::new(FaultyStream::new(dialing.await?, faults));
             Ok(stream)
         })
+    }
+}
+
+impl Transport for FaultyTransport {
+    fn dial(&self, url: &NodeUrl) -> Dialing {
+        self.with_faults(self.transport.dial(url))
+    }
+
+    fn dial_for_lists(&self, url: &NodeUrl) -> Dialing {
+        self.with_faults(self.transport.dial_for_lists(url))
     }
 
     fn accept(&self, stream: Box<dyn Stream>) -> Box<dyn Stream> {

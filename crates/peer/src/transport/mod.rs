@@ -32,6 +32,12 @@ use tokio_rustls::rustls::pki_types::ServerName;
 /// The path of the request to upgrade.
 pub(crate) const PEER_PATH: &str = "/v0/peer";
 
+/// The field of a connection that is for lists of members only, with its value.
+pub const FOR_LISTS: (&str, &str) = ("kvorum-for", "lists");
+
+/// The line with it.
+const LISTS_LINE: &str = "kvorum-for: lists\r\n";
+
 /// The protocol that the header `Upgrade` names.
 pub const PEER_PROTOCOL: &str = "kvorum-peer/1";
 
@@ -56,6 +62,12 @@ pub type Dialing = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>>>>;
 pub trait Transport: Send + Sync {
     /// Connects to a node, and upgrades to the peer protocol.
     fn dial(&self, url: &NodeUrl) -> Dialing;
+
+    /// The same for a connection that is for lists of members only, which a node may make before the
+    /// other one knows its host.
+    fn dial_for_lists(&self, url: &NodeUrl) -> Dialing {
+        self.dial(url)
+    }
 
     /// The stream over which to serve a peer that has connected to this node by `stream`.
     fn accept(&self, stream: Box<dyn Stream>) -> Box<dyn Stream> {
@@ -94,8 +106,8 @@ impl TcpTransport {
     }
 }
 
-impl Transport for TcpTransport {
-    fn dial(&self, url: &NodeUrl) -> Dialing {
+impl TcpTransport {
+    fn dial_with(&self, url: &NodeUrl, fields: &'static str) -> Dialing {
         let url = url.clone();
         // What is in force now: a reload counts from the next connection on.
         let config = self.tls.as_ref().and_then(|tls| tls.client());
@@ -106,17 +118,27 @@ impl Transport for TcpTransport {
             let address = stream.peer_addr()?.ip();
             prepare(&stream)?;
             if !url.is_https() {
-                let stream: Box<dyn Stream> = Box::new(upgrade(stream, &url).await?);
+                let stream: Box<dyn Stream> = Box::new(upgrade(stream, &url, fields).await?);
                 return Ok(stream);
             }
             let config = config.ok_or_else(|| invalid("this node has no --tls-peer-ca"))?;
-            let secured = secured(stream, &url, config).await;
+            let secured = secured(stream, &url, fields, config).await;
             let secured = secured.map_err(explained)?;
             if let Some(see) = see_reached {
                 see(address);
             }
             Ok(secured)
         })
+    }
+}
+
+impl Transport for TcpTransport {
+    fn dial(&self, url: &NodeUrl) -> Dialing {
+        self.dial_with(url, "")
+    }
+
+    fn dial_for_lists(&self, url: &NodeUrl) -> Dialing {
+        self.dial_with(url, LISTS_LINE)
     }
 }
 
@@ -130,13 +152,14 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
 async fn secured(
     stream: TcpStream,
     url: &NodeUrl,
+    fields: &str,
     config: Arc<ClientConfig>,
 ) -> io::Result<Box<dyn Stream>> {
     let name = ServerName::try_from(url.host().to_owned())
         .map_err(|_| invalid("the host of its URL can be in no certificate"))?;
     let connector = TlsConnector::from(config);
     let stream = connector.connect(name, stream).await?;
-    Ok(Box::new(upgrade(stream, url).await?))
+    Ok(Box::new(upgrade(stream, url, fields).await?))
 }
 
 /// An error of TLS with what to do about it: it has a [`TlsFailure`] inside if the two nodes do not
@@ -157,10 +180,10 @@ pub(crate) fn tls_failure(error: &io::Error) -> Option<&TlsFailure> {
 }
 
 /// Upgrades a stream to the peer protocol; an HTTP server is at its other end.
-async fn upgrade<S: Stream>(mut stream: S, url: &NodeUrl) -> io::Result<Upgraded<S>> {
+async fn upgrade<S: Stream>(mut stream: S, url: &NodeUrl, fields: &str) -> io::Result<Upgraded<S>> {
     let request = format!(
         "GET {PEER_PATH} HTTP/1.1\r\nHost: {}\r\n\
-         Connection: Upgrade\r\nUpgrade: {PEER_PROTOCOL}\r\n\r\n",
+         Connection: Upgrade\r\nUpgrade: {PEER_PROTOCOL}\r\n{fields}\r\n",
         url.authority()
     );
     stream.write_all(request.as_bytes()).await?;
@@ -219,8 +242,9 @@ fn check_head(head: &[u8], url: &NodeUrl) -> io::Result<()> {
                 TlsFailure {
                     kind: HandshakeFailure::Refused,
                     cause: format!("{answer}, because this node shows it no certificate of a node"),
-                    remedy: "this node must show it a certificate for the host of this node's own \
-                             URL, of an authority of its --tls-peer-ca"
+                    remedy: "its --cluster must name the host of the node that it refuses, and \
+                             that node must show a certificate for this host, of an authority in \
+                             its --tls-peer-ca"
                         .to_owned(),
                 },
             ),
@@ -312,7 +336,7 @@ mod tests {
         };
         let client = async {
             let mut rest = String::new();
-            let mut stream = upgrade(ours, &url).await?;
+            let mut stream = upgrade(ours, &url, "").await?;
             stream.read_to_string(&mut rest).await?;
             Ok(rest)
         };
@@ -358,7 +382,7 @@ mod tests {
         };
         let dialler = async {
             let stream = TcpStream::connect(("127.0.0.1", port)).await?;
-            let dialled = secured(stream, &url, Arc::new(config)).await;
+            let dialled = secured(stream, &url, "", Arc::new(config)).await;
             io::Result::Ok(dialled.map(drop).map_err(explained))
         };
         let plain_server = async {

@@ -112,7 +112,7 @@ async fn dialled(server: Arc<ServerConfig>, client: Arc<ClientConfig>) -> TlsFai
     };
     let dial = async {
         let stream = TcpStream::connect(address).await.unwrap();
-        let error = secured(stream, &url, client).await.map(drop);
+        let error = secured(stream, &url, "", client).await.map(drop);
         explained(error.unwrap_err())
     };
     let both = async { tokio::join!(accept, dial) };

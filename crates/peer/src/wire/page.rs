@@ -2,13 +2,16 @@
 //!
 //! ```text
 //! page   = remaining ms u32 | from u8 | coordinator u8 | bytes u32
-//!        | senders: a bit for each of 256 nodes | has end u8 | start bytes u16 | start | end
+//!        | senders: a bit for each of 256 nodes | flags u8: 1 it has an end, 2 it names an epoch
+//!        | start bytes u16 | epoch u64, if flags say so | start | end
 //! paged  = flags u8: 1 more follows, 2 the answer counts | next bytes u16 | items bytes u32
 //!        | next | items
 //! item   = flags u8 | copies u8 | key bytes u16 | timestamp u64 | value bytes u32
 //!        | expiry u64, if flags has EXPIRES | value hash u64, unless it is a tombstone
 //!        | key | value, if flags has VALUE
 //! ```
+//!
+//! A request that names no epoch is of epoch 0. So a node whose release knows no later one reads it.
 //!
 //! The flags of an item are those of an entry (`message/`), and 4: the value is here. Long items
 //! travel in pieces, as a run does.
@@ -17,9 +20,8 @@ use super::entry_fields::{EntryFields, FLAG_EXPIRES, FLAG_TOMBSTONE};
 use super::frame::{PIECE_BYTES, put_frame};
 use base::{ByteReader, Entry, Expiry, KEY_BYTES_MAX, Kind, Timestamp};
 use bytes::Bytes;
-use cluster::NodeId;
-use cluster::NodeSet;
 use cluster::pages::{PageItem, PageRequest, ScanPage};
+use cluster::{Epoch, NodeId, NodeSet};
 
 /// The most bytes of the items of a page.
 pub const PAGE_BYTES_MAX: usize = 1 << 20;
@@ -34,6 +36,9 @@ const FLAG_VALUE: u8 = 4;
 
 const MORE_FOLLOWS: u8 = 1;
 const COUNTS: u8 = 2;
+
+const HAS_END: u8 = 1;
+const HAS_EPOCH: u8 = 2;
 
 const TOO_SHORT: &str = "a page that is too short";
 
@@ -180,8 +185,13 @@ pub(crate) fn put_request(out: &mut Vec<u8>, request: &PageRequest) {
     out.push(request.coordinator.index() as u8);
     out.extend_from_slice(&request.bytes.to_le_bytes());
     out.extend_from_slice(&request.senders.to_bytes());
-    out.push(request.end.is_some().into());
+    let epoch = Some(request.epoch).filter(|epoch| *epoch > Epoch::default());
+    let end = if request.end.is_some() { HAS_END } else { 0 };
+    out.push(end | if epoch.is_some() { HAS_EPOCH } else { 0 });
     out.extend_from_slice(&(request.start.len() as u16).to_le_bytes());
+    if let Some(epoch) = epoch {
+        out.extend_from_slice(&epoch.as_u64().to_le_bytes());
+    }
     out.extend_from_slice(&request.start);
     out.extend_from_slice(request.end.as_deref().unwrap_or_default());
 }
@@ -195,19 +205,26 @@ pub(crate) fn decode_request(fields: &[u8]) -> Result<PageRequest, &'static str>
     let [from, coordinator] = reader.array().ok_or(TOO_SHORT)?;
     let bytes = reader.u32().ok_or(TOO_SHORT)?;
     let senders = NodeSet::from_bytes(reader.array().ok_or(TOO_SHORT)?);
-    let [has_end, s0, s1] = reader.array().ok_or(TOO_SHORT)?;
+    let [flags, s0, s1] = reader.array().ok_or(TOO_SHORT)?;
+    let epoch = if flags & HAS_EPOCH == 0 {
+        Epoch::default()
+    } else {
+        Epoch::new(reader.u64().ok_or(TOO_SHORT)?)
+    };
     let start = reader.bytes(usize::from(u16::from_le_bytes([s0, s1])));
     let start = start.ok_or(TOO_SHORT)?;
     let end = reader.rest();
-    if from == 0 || has_end > 1 || (has_end == 0 && !end.is_empty()) {
+    let has_end = flags & HAS_END != 0;
+    if from == 0 || flags > (HAS_END | HAS_EPOCH) || !has_end && !end.is_empty() {
         return Err("a page of no replicas, or with an end that it does not name");
     }
     if start.len() > BOUND_BYTES_MAX || end.len() > BOUND_BYTES_MAX {
         return Err("a bound that is too long");
     }
     Ok(PageRequest {
+        epoch,
         start: start.to_vec(),
-        end: (has_end == 1).then(|| end.to_vec()),
+        end: has_end.then(|| end.to_vec()),
         from,
         bytes,
         coordinator: NodeId::new(coordinator),
@@ -268,10 +285,10 @@ pub(crate) fn decode_paged(payload: &[u8]) -> Result<PagedHead<'_>, &'static str
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn page() -> ScanPage {
+    pub(crate) fn page() -> ScanPage {
         let at = Timestamp::from_u64;
         let value = |key: &[u8], value: &[u8], expiry| Entry::value(key, at(3), value, expiry, 3);
         let items = vec![
@@ -287,8 +304,9 @@ mod tests {
         }
     }
 
-    fn request() -> PageRequest {
+    pub(crate) fn request() -> PageRequest {
         PageRequest {
+            epoch: Epoch::default(),
             start: b"start".to_vec(),
             end: Some(b"the end".to_vec()),
             from: 2,
@@ -320,7 +338,11 @@ mod tests {
             end: None,
             ..request()
         };
-        for request in [request(), endless] {
+        let of_later_list = PageRequest {
+            epoch: Epoch::new(7),
+            ..endless.clone()
+        };
+        for request in [request(), endless, of_later_list] {
             let mut out = Vec::new();
             put_request(&mut out, &request);
             assert_eq!(decode_request(&out), Ok(request));
@@ -359,6 +381,16 @@ mod tests {
             &[2, 3, 0x70, 0x11, 1, 0][..],
             &senders,
             &[1, 5, 0],
+            b"startthe end",
+        ];
+        assert_eq!(out, fields.concat());
+        let mut out = Vec::new();
+        let epoch = Epoch::new(0x0102);
+        put_request(&mut out, &PageRequest { epoch, ..request() });
+        let fields = [
+            &[2, 3, 0x70, 0x11, 1, 0][..],
+            &senders,
+            &[3, 5, 0, 2, 1, 0, 0, 0, 0, 0, 0],
             b"startthe end",
         ];
         assert_eq!(out, fields.concat());

@@ -29,6 +29,7 @@
 //!   late the GC threshold is; `orders`: the sessions that operators have asked for;
 //!   `untold`: who has not heard of the end of one.
 //! - `worker`: what the runtimes of a node share of all that; `calls`: how a node asks another one.
+//! - `change`: what repair does for a change of the members.
 //! - `exchange`: makes two nodes equal in a range.
 //! - `serving`: what a node does as its peers ask.
 //! - `coordinator`: leads a session; `schedule`: when this node does.
@@ -37,6 +38,7 @@
 //! wins. So nothing has to be undone when a session is cut short anywhere.
 
 mod calls;
+mod change;
 mod checkpoint;
 mod coordinator;
 mod exchange;
@@ -45,15 +47,14 @@ mod overdue;
 mod part;
 mod rebuild;
 mod record;
-mod report;
 mod schedule;
 mod serving;
 mod untold;
 mod worker;
 
+pub use change::ChangeView;
 pub use checkpoint::{CheckpointEnvironment, LastEqual, REPAIR_VERSIONS, fuzz_repair_file};
-pub use orders::OrderedRepair;
+pub use orders::{OrderedRepair, SessionReport};
 pub use rebuild::RebuildProgress;
 pub use record::{EndedSessions, RepairCounts, RepairStatus, RunningSession};
-pub use report::SessionReport;
 pub use worker::{RepairEnvironment, RepairSessions, RepairWorker};

@@ -1,11 +1,15 @@
 //! How a node serves the repair writes of other nodes, and the requests of sessions.
 
-use super::part::{Advance, Agreed, Known, Participant, RangeId, UnknownRange, report_unreadable};
+use super::part::{
+    Advance, Agreed, Known, Participant, RangeId, StreamedKeys, UnknownRange, report_unreadable,
+};
 use super::worker::RepairWorker;
 use base::{Entry, Timestamp};
 use bytes::Bytes;
-use cluster::NodeId;
-use cluster::repair::{SessionAnswer, SessionId, SessionRequest, Token};
+use cluster::comparison::RepairKind;
+use cluster::layout::Phase;
+use cluster::repair::{Facts, SessionAnswer, SessionId, SessionRequest, Token};
+use cluster::{Epoch, NodeId};
 use lsm::{Admission, LateSource};
 use peer::{PeerAnswer, RepairAnswer, RepairRequest, Reply};
 use std::rc::Rc;
@@ -44,7 +48,11 @@ impl RepairWorker {
     /// Serves the repair write of a peer.
     pub fn serve_repair_write(self: &Rc<Self>, session: SessionId, entry: Entry, reply: Reply) {
         let record = &self.sessions.record;
-        record.count(|counts| counts.repair_writes_received += 1);
+        let moved_bytes = self.moved_bytes(entry.data_bytes());
+        record.count(|counts| {
+            counts.repair_writes_received += 1;
+            counts.moved_bytes += moved_bytes;
+        });
         let admission = self.sessions.admits(session, &entry);
         if admission.is_ok() {
             self.sessions.written.note(session, entry.key());
@@ -69,10 +77,12 @@ impl RepairWorker {
                     range,
                     asker,
                     after,
+                    until,
                     held,
                 } => {
                     let range = (session, range);
-                    worker.answer_stream(range, asker, after, held).await
+                    let keys = StreamedKeys { after, until, held };
+                    worker.answer_stream(range, asker, keys).await
                 }
                 request => PeerAnswer::Session(worker.answer(request).await),
             };
@@ -91,7 +101,7 @@ impl RepairWorker {
 
     async fn answered(&self, request: RepairRequest) -> Answered {
         match request {
-            RepairRequest::Begin { session, members } => self.begin(session, members).await,
+            RepairRequest::Begin { session, epoch } => self.begin(session, epoch).await,
             RepairRequest::Close {
                 session: SessionId::Full(token),
                 gc_threshold,
@@ -206,13 +216,20 @@ impl RepairWorker {
     }
 
     /// Begins to take part in a session, or goes on.
-    async fn begin(&self, session: SessionId, members: u64) -> Answered {
+    async fn begin(&self, session: SessionId, epoch: Epoch) -> Answered {
         let environment = &self.sessions.environment;
+        let is_ready = match session {
+            SessionId::Full(_) => self.is_ready_for_full().await,
+            SessionId::Incremental(_) => true,
+        };
+        if !is_ready || epoch != environment.layouts.peek().epoch() {
+            return Err(self.other_epoch());
+        }
         let record = environment.store_side.record();
         let (mut gc_threshold, mut closed) = (record.gc_threshold, record.closed);
         let (mut latest, mut may_raise) = (Timestamp::ZERO, false);
         if let SessionId::Full(token) = session {
-            let begin = SessionRequest::Begin { members };
+            let begin = SessionRequest::Begin { epoch };
             if let SessionAnswer::Begun {
                 gc_threshold: known,
                 closed: present,
@@ -227,8 +244,9 @@ impl RepairWorker {
         }
         let incarnation = self.incarnation();
         let greatest_seen = environment.timestamps.greatest();
-        let begin = self.in_background(move |own| own.begin(session, incarnation));
-        let Known { reach, bounds } = begin.await.ok_or(RepairAnswer::Failed)?;
+        let begin = self.in_background(move |own| own.begin(session, epoch, incarnation));
+        let begun = begin.await.ok_or(RepairAnswer::Failed)?;
+        let Known { reach, bounds } = begun.ok_or_else(|| self.other_epoch())?;
         self.sessions.record.began(session);
         Ok(RepairAnswer::Begun {
             greatest_seen,
@@ -239,6 +257,12 @@ impl RepairWorker {
             reach,
             bounds,
         })
+    }
+
+    /// Says that this node takes no part in a session, because it has another list of members.
+    fn other_epoch(&self) -> RepairAnswer {
+        let epoch = self.sessions.environment.layouts.peek().epoch();
+        RepairAnswer::OtherEpoch { epoch }
     }
 
     /// Raises the closed timestamp. Until then, and until it is known where the scan ends, nothing
@@ -252,7 +276,7 @@ impl RepairWorker {
         };
         // The store takes repair writes of this attempt from now on, and no others.
         let admission = Admission::Late {
-            generation: environment.engine.generation(LateSource::Comparison),
+            generation: environment.engine.generation(LateSource::RepairWrite),
             gc_threshold: store_side.record().gc_threshold,
         };
         let session = SessionId::Full(token);
@@ -372,10 +396,18 @@ impl RepairWorker {
         }
         let (with, incarnation) = (equal_with.clone(), self.incarnation());
         let ended = self.in_background(move |own| own.end(session, incarnation, &with));
-        if ended.await != Some(true) {
+        let Some(layout) = ended.await.flatten() else {
             return Err(self.refusal());
-        }
+        };
         let record = &self.sessions.record;
+        if session.kind() == RepairKind::Full && layout.phase() == Phase::Copying {
+            record.shown(Facts {
+                change: layout.change(),
+                incarnation,
+                equal_with: equal_with.iter().copied().collect(),
+            });
+            self.sessions.report_facts();
+        }
         record.ended(session, &equal_with, &single_copies);
         self.sessions.rebuild.ended(session);
         self.sessions.store_file();
@@ -383,7 +415,6 @@ impl RepairWorker {
         // and with that one it was compared itself: it need not wait for other pairs.
         if let SessionId::Full(token) = session {
             let membership = &environment.membership;
-            let layout = self.peers.layout();
             let peers = layout.members().peers();
             // A clock that was far at the handshake may have come near since.
             for peer in peers.filter(|peer| environment.timestamps.has_observed(*peer)) {
@@ -446,7 +477,7 @@ mod tests {
         }
         let begin = RepairRequest::Begin {
             session,
-            members: u64::MAX,
+            epoch: Epoch::new(u64::MAX),
         };
         for request in [begin, RepairRequest::Sync { session }] {
             assert_eq!(named_timestamp(&request), None, "{request:?}");

@@ -1,5 +1,6 @@
 //! What the runtimes of a node share of repair, and how they have jobs done for it.
 
+use super::change::ChangeView;
 use super::checkpoint::{Checkpoint, CheckpointEnvironment, Checkpoints};
 use super::orders::{OrderedRepair, Orders};
 use super::overdue::Overdue;
@@ -60,6 +61,8 @@ pub struct RepairEnvironment {
     pub gc_grace: Duration,
     /// How much is done at a time.
     pub sizes: RepairSizes,
+    /// A change of the members, as this node takes part in it.
+    pub change: ChangeView,
 }
 
 /// A node's part in repair. Its runtimes share it.
@@ -120,7 +123,7 @@ impl RepairSessions {
             sizes: environment.sizes,
             ingest_bytes_max: environment.ingest_bytes_max,
         });
-        Arc::new(Self {
+        let sessions = Arc::new(Self {
             overdue: Overdue {
                 gc_grace: environment.gc_grace,
                 interval: environment.full_interval,
@@ -140,7 +143,9 @@ impl RepairSessions {
             record,
             checkpoints,
             orders: Orders::default(),
-        })
+        });
+        sessions.report_facts();
+        sessions
     }
 
     /// What this node knows of repair.

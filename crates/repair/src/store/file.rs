@@ -6,13 +6,16 @@
 //!
 //! ```text
 //! file    = magic [u8; 8] | version u32 | closed u64 | GC threshold u64 | token
-//!         | members hash u64 | may raise u8 | answered | answered to: token
+//!         | epoch u64 | may raise u8 | answered | answered to: token
 //!         | non-owned | loss u64 | crc32c u32 of the rest
 //! token   = session u64 | attempt u32
-//! answered, non-owned = timestamp u64 | members hash u64
+//! answered, non-owned = timestamp u64 | epoch u64
 //! ```
 //!
 //! `loss` is the last loss of the store that the record knows: see [`Incarnation`].
+//!
+//! Version 5 has a hash of the names of the members in place of each epoch. They were all of the list
+//! that the cluster was formed with, whose epoch is 0.
 //!
 //! Version 4 is of a release with other sessions:
 //!
@@ -27,6 +30,7 @@
 //! [`Incarnation`]: cluster::comparison::Incarnation
 
 use base::{ByteReader, Timestamp};
+use cluster::Epoch;
 use cluster::repair::{ShownBelow, StoreRecord, Token};
 use lsm::checked_file::{self, FileKind};
 use lsm::disk::{read_small_file, rename_old_file, replace_file};
@@ -37,7 +41,9 @@ use std::path::Path;
 const FILE: &str = "TOMBSTONE_GC";
 /// The name of the same file in folders of builds before this name.
 const OLD_FILE: &str = "FORGET";
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
+/// The version with a hash of the members in place of each epoch.
+const VERSION_OF_HASHES: u32 = 5;
 /// The version of the release with other sessions.
 const VERSION_BEFORE: u32 = 4;
 /// The versions of the format of `TOMBSTONE_GC` that this release reads; it writes the last one.
@@ -71,6 +77,37 @@ impl StoreFile {
         let path = folder.join(FILE);
         let bytes = read_small_file(disk, &path, FILE_BYTES_MAX)?;
         bytes.map_or(Ok(Self::default()), |bytes| Self::decode(&path, &bytes))
+    }
+
+    /// The same, in a folder whose store was restored with this GC threshold: a store that remembers
+    /// nothing yet begins with it, durably. Below it the store answers for all that it holds, because
+    /// all stores of the backup had shown themselves equal there.
+    ///
+    /// # Errors
+    /// As [`StoreFile::load`], and those of writing.
+    pub fn load_restored(
+        disk: &dyn Disk,
+        folder: &Path,
+        gc_threshold: Timestamp,
+    ) -> Result<Self, Error> {
+        let loaded = Self::load(disk, folder)?;
+        if gc_threshold == Timestamp::ZERO || loaded != Self::default() {
+            return Ok(loaded);
+        }
+        let begun = Self {
+            record: StoreRecord {
+                closed: gc_threshold,
+                gc_threshold,
+                answered: ShownBelow {
+                    below: gc_threshold,
+                    epoch: Epoch::default(),
+                },
+                ..StoreRecord::default()
+            },
+            loss: 0,
+        };
+        begun.store(disk, folder)?;
+        Ok(begun)
     }
 
     /// The same, if its timestamps are from the future: with a closed timestamp of at most
@@ -120,7 +157,7 @@ impl StoreFile {
             closed,
             gc_threshold,
             token,
-            members,
+            epoch,
             may_raise,
             answered,
             answered_to,
@@ -130,7 +167,7 @@ impl StoreFile {
         put(&mut bytes, closed.as_u64());
         put(&mut bytes, gc_threshold.as_u64());
         token.encode(&mut bytes);
-        put(&mut bytes, members);
+        put(&mut bytes, epoch.as_u64());
         bytes.push(u8::from(may_raise));
         put_shown(&mut bytes, answered);
         answered_to.encode(&mut bytes);
@@ -141,28 +178,30 @@ impl StoreFile {
 
     fn decode(file: &Path, bytes: &[u8]) -> Result<Self, Error> {
         let mut content = KIND.open(file, bytes)?;
-        let decoded = if content.version == VERSION {
-            Self::decode_content(&mut content.reader)
-        } else {
-            Self::decode_before(&mut content.reader)
+        let decoded = match content.version {
+            VERSION_BEFORE => Self::decode_before(&mut content.reader),
+            VERSION_OF_HASHES => {
+                Self::decode_content(&mut content.reader, |_hash| Epoch::default())
+            }
+            _ => Self::decode_content(&mut content.reader, Epoch::new),
         };
         content.finish(decoded)
     }
 
-    fn decode_content(reader: &mut ByteReader<'_>) -> Option<Self> {
+    fn decode_content(reader: &mut ByteReader<'_>, epoch: fn(u64) -> Epoch) -> Option<Self> {
         let record = StoreRecord {
             closed: timestamp(reader)?,
             gc_threshold: timestamp(reader)?,
             token: Token::decode(reader)?,
-            members: reader.u64()?,
+            epoch: epoch(reader.u64()?),
             may_raise: match reader.array()? {
                 [0] => false,
                 [1] => true,
                 _ => return None,
             },
-            answered: shown(reader)?,
+            answered: shown(reader, epoch)?,
             answered_to: Token::decode(reader)?,
-            non_owned: shown(reader)?,
+            non_owned: shown(reader, epoch)?,
         };
         let loss = reader.u64()?;
         Some(Self { record, loss })
@@ -173,7 +212,7 @@ impl StoreFile {
         let (closed, gc_threshold) = (timestamp(reader)?, timestamp(reader)?);
         let _known_again = timestamp(reader)?;
         let unsure_below = timestamp(reader)?;
-        let non_owned = shown(reader)?;
+        let non_owned = shown(reader, |_hash| Epoch::default())?;
         let _not_used = timestamp(reader)?;
         let answered = timestamp(reader)?.max(gc_threshold);
         let answered = if unsure_below > Timestamp::ZERO {
@@ -181,7 +220,7 @@ impl StoreFile {
         } else {
             ShownBelow {
                 below: answered,
-                members: non_owned.members,
+                epoch: non_owned.epoch,
             }
         };
         let record = StoreRecord {
@@ -201,17 +240,17 @@ fn put(bytes: &mut Vec<u8>, number: u64) {
 
 fn put_shown(bytes: &mut Vec<u8>, shown: ShownBelow) {
     put(bytes, shown.below.as_u64());
-    put(bytes, shown.members);
+    put(bytes, shown.epoch.as_u64());
 }
 
 fn timestamp(reader: &mut ByteReader<'_>) -> Option<Timestamp> {
     reader.u64().map(Timestamp::from_u64)
 }
 
-fn shown(reader: &mut ByteReader<'_>) -> Option<ShownBelow> {
+fn shown(reader: &mut ByteReader<'_>, epoch: fn(u64) -> Epoch) -> Option<ShownBelow> {
     Some(ShownBelow {
         below: timestamp(reader)?,
-        members: reader.u64()?,
+        epoch: epoch(reader.u64()?),
     })
 }
 
@@ -227,7 +266,8 @@ mod tests {
     use lsm::checked_file::fuzz_mutations_of;
     use lsm_testing::MemoryDisk;
 
-    const FIXTURE: &[u8] = include_bytes!("../../tests/fixtures/tombstone-gc-v5.bin");
+    const FIXTURE: &[u8] = include_bytes!("../../tests/fixtures/tombstone-gc-v6.bin");
+    const FIXTURE_V5: &[u8] = include_bytes!("../../tests/fixtures/tombstone-gc-v5.bin");
     const FIXTURE_V4: &[u8] = include_bytes!("../../tests/fixtures/tombstone-gc-v4.bin");
 
     const fn at(number: u64) -> Timestamp {
@@ -243,11 +283,11 @@ mod tests {
                     session: 0x11,
                     attempt: 2,
                 },
-                members: 0x1234,
+                epoch: Epoch::new(0x1234),
                 may_raise: true,
                 answered: ShownBelow {
                     below: at(7),
-                    members: 0x1235,
+                    epoch: Epoch::new(0x1235),
                 },
                 answered_to: Token {
                     session: 0x10,
@@ -255,7 +295,7 @@ mod tests {
                 },
                 non_owned: ShownBelow {
                     below: at(4),
-                    members: 0x1236,
+                    epoch: Epoch::new(0x1236),
                 },
             },
             loss: 0x77,
@@ -264,7 +304,7 @@ mod tests {
 
     #[test]
     fn the_decoder_survives_mutations_of_a_valid_file() {
-        for fixture in [FIXTURE, FIXTURE_V4] {
+        for fixture in [FIXTURE, FIXTURE_V5, FIXTURE_V4] {
             fuzz_mutations_of(fixture, fuzz_store_file);
         }
     }
@@ -291,10 +331,29 @@ mod tests {
     }
 
     #[test]
+    fn a_restored_store_begins_with_the_threshold_of_its_backup_and_never_goes_back_to_it() {
+        let (disk, folder) = (MemoryDisk::new(), Path::new("store"));
+        disk.create_folder(folder).unwrap();
+        let load = |at| StoreFile::load_restored(&disk, folder, at).unwrap().record;
+        assert_eq!(load(Timestamp::ZERO), StoreRecord::default());
+        let begun = load(at(5));
+        assert_eq!((begun.closed, begun.gc_threshold), (at(5), at(5)));
+        assert_eq!(begun.answered.below, at(5));
+        assert_eq!(
+            StoreFile::load(&disk.clone_synced(), folder)
+                .unwrap()
+                .record,
+            begun
+        );
+        file().store(&disk, folder).unwrap();
+        assert_eq!(load(at(6)), file().record);
+    }
+
+    #[test]
     fn the_format_is_as_drawn() {
         let fields: [&[u8]; 17] = [
             b"kvorumfg",
-            b"\x05\x00\x00\x00",
+            b"\x06\x00\x00\x00",
             b"\x09\x00\x00\x00\x00\x00\x00\x00",
             b"\x05\x00\x00\x00\x00\x00\x00\x00",
             b"\x11\x00\x00\x00\x00\x00\x00\x00",
@@ -318,6 +377,21 @@ mod tests {
     }
 
     #[test]
+    fn a_file_with_hashes_of_the_members_is_of_the_first_epoch() {
+        let mut expected = file();
+        let record = &mut expected.record;
+        for epoch in [
+            &mut record.epoch,
+            &mut record.answered.epoch,
+            &mut record.non_owned.epoch,
+        ] {
+            *epoch = Epoch::default();
+        }
+        let decoded = StoreFile::decode(Path::new(FILE), FIXTURE_V5).unwrap();
+        assert_eq!(decoded, expected);
+    }
+
+    #[test]
     fn a_file_of_other_sessions_has_answered_for_its_threshold_and_for_what_it_was_asked() {
         // Closed 9, GC threshold 5, greatest 7, unsure below 6, non-owned 4 of 0x1234, answered 3.
         let unsure = StoreFile::decode(Path::new(FILE), FIXTURE_V4).unwrap();
@@ -326,7 +400,7 @@ mod tests {
             gc_threshold: at(5),
             non_owned: ShownBelow {
                 below: at(4),
-                members: 0x1234,
+                epoch: Epoch::default(),
             },
             ..StoreRecord::default()
         };
@@ -339,9 +413,9 @@ mod tests {
             let decoded = StoreFile::decode(Path::new(FILE), &checked_file::end(bytes));
             decoded.unwrap().record.answered
         };
-        let members = 0x1234;
+        let epoch = Epoch::default();
         for (answered, below) in [(3, at(5)), (8, at(8))] {
-            assert_eq!(decode_sure(answered), ShownBelow { below, members });
+            assert_eq!(decode_sure(answered), ShownBelow { below, epoch });
         }
     }
 
@@ -362,7 +436,7 @@ mod tests {
 
     #[test]
     fn a_file_of_another_release_is_not_taken_for_a_damaged_one() {
-        for version in [3, 6] {
+        for version in [3, 7] {
             let mut bytes = file().encode();
             bytes[8] = version;
             bytes.truncate(bytes.len() - 4);

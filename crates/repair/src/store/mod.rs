@@ -31,11 +31,12 @@ pub use held_back::HeldBack;
 pub use status::GcStatus;
 
 use base::{Clock, Entry, Kind, LimitedLog, Timestamp};
+use cluster::layout::Phase;
 use cluster::repair::{
     Admission, Arriving, SessionAnswer, SessionRequest, StoreAction, StoreEvent, StoreRecord,
     StoreState, Token, latest_closed,
 };
-use cluster::{Miss, ReplicaState};
+use cluster::{Epoch, Miss, ReplicaState};
 use lsm::{Disk, Engine, Error, Executor, JobClass, LateSource, SetAsideKeys};
 use membership::{Layouts, Membership};
 use profile::lock;
@@ -60,7 +61,7 @@ pub struct StoreSideEnvironment {
     pub membership: Membership,
     /// How far in the past everything below a closed timestamp is.
     pub gc_grace: Duration,
-    /// The layout in force: what was shown of non-owned copies holds for its nodes only.
+    /// The layout in force: what was shown of non-owned copies holds for its change only.
     pub layouts: Layouts,
     /// While an operator drops the versions from the future: what the present is. A closed
     /// timestamp or a GC threshold from the future goes as well, wherever it comes from.
@@ -74,9 +75,9 @@ pub struct StoreSideEnvironment {
 }
 
 impl StoreSideEnvironment {
-    /// The [hash](cluster::Members::names_hash) of the list of nodes.
-    fn members_hash(&self) -> u64 {
-        self.layouts.peek().members().names_hash()
+    /// The epoch in which the present or the last change of the members began.
+    fn change(&self) -> Epoch {
+        self.layouts.peek().change()
     }
 }
 
@@ -137,7 +138,7 @@ impl StoreSide {
         environment
             .engine
             .raise_closed_timestamp(state.refuses_below())?;
-        shared.put_in_force(state, environment.members_hash());
+        shared.put_in_force(state, environment.change());
         let clock = Arc::clone(&environment.clock);
         let side = Self {
             environment,
@@ -163,8 +164,8 @@ impl StoreSide {
     /// Takes note that another layout is in force. Blocks while a step is carried out.
     pub fn follow_layout(&self) {
         let _writer = lock(&self.writer);
-        let members = self.environment.members_hash();
-        self.shared.put_in_force(self.shared.state(), members);
+        let change = self.environment.change();
+        self.shared.put_in_force(self.shared.state(), change);
     }
 
     /// What requests ask.
@@ -274,7 +275,8 @@ impl StoreSide {
             return;
         }
         self.shared.hear(gc_threshold);
-        if self.shared.is_behind() && !is_whole && self.is_to_fall_behind() {
+        let falls_behind = || self.is_to_fall_behind() && !self.is_new_and_empty();
+        if self.shared.is_behind() && !is_whole && falls_behind() {
             return self.log.line("behind".to_owned(), |_left_out| {
                 tracing::error!(
                     node = name,
@@ -306,14 +308,19 @@ impl StoreSide {
         token: Token,
     ) -> Result<lsm::Admission, Miss> {
         // Before what the admission rests on.
-        let generation = self.environment.engine.generation(LateSource::Comparison);
+        let generation = self.environment.engine.generation(LateSource::RepairWrite);
         if entry.timestamp() >= self.shared.closed() {
             return Ok(lsm::Admission::Ordinary);
         }
+        let layout = self.environment.layouts.peek();
+        let own = layout.members().own();
+        let placements = layout.placements();
         let version = Arriving {
             timestamp: entry.timestamp(),
             is_dead: entry.kind() == Kind::Tombstone,
-            is_lacking: is_damaged || self.environment.membership.replica_state().lacks(),
+            is_lacking: is_damaged
+                || self.environment.membership.replica_state().lacks()
+                || placements.gains(own, entry.key(), entry.copies()),
         };
         let admitted = self.shared.admits_repair(version, token);
         match admitted.admission {
@@ -341,7 +348,7 @@ impl StoreSide {
         self.shared.begin_step();
         self.environment
             .engine
-            .begin_generation(&[LateSource::Read])
+            .begin_generation(&[LateSource::ReadRepair])
     }
 
     /// Has a step made for an event of this kind. What it sets aside has to be in tables, so a job
@@ -480,6 +487,9 @@ impl StoreSide {
         let StoreSideEnvironment {
             engine, membership, ..
         } = &self.environment;
+        if !is_of_damage && self.is_new_and_empty() {
+            return Ok(());
+        }
         let keys = if is_of_damage {
             SetAsideKeys::Damaged
         } else {
@@ -493,6 +503,19 @@ impl StoreSide {
         engine.set_aside(below, keys)?;
         self.shared.note_set_aside();
         Ok(())
+    }
+
+    /// Whether the store is that of a node which has just joined: in a change of the members it has
+    /// never held anything nor taken part in a session. It can hold nothing that was deleted, so a GC threshold of which it
+    /// hears leaves it as it is.
+    fn is_new_and_empty(&self) -> bool {
+        let StoreSideEnvironment {
+            engine, layouts, ..
+        } = &self.environment;
+        let held = engine.statistics();
+        layouts.peek().phase() != Phase::Stable
+            && self.record() == StoreRecord::default()
+            && held.table_entries + held.memtable_entries == 0
     }
 
     /// Whether the store counts, or may come to, and an operator has not accepted it as it is.
@@ -509,8 +532,7 @@ impl StoreSide {
         next: StoreState,
     ) -> Result<(), Error> {
         let engine = &self.environment.engine;
-        self.shared
-            .put_in_force(next, self.environment.members_hash());
+        self.shared.put_in_force(next, self.environment.change());
         if next.refuses_below() > before.refuses_below() {
             engine.raise_closed_timestamp(next.refuses_below())?;
         }
@@ -524,9 +546,9 @@ impl StoreSide {
             engine.apply_gc_threshold();
         }
         if next.has_other_part_than(&before) {
-            engine.begin_generation(&[LateSource::Comparison, LateSource::Read])?;
+            engine.begin_generation(&[LateSource::RepairWrite, LateSource::ReadRepair])?;
         } else if is != was && event != StoreEvent::Voided {
-            engine.begin_generation(&[LateSource::Read])?;
+            engine.begin_generation(&[LateSource::ReadRepair])?;
         }
         Ok(())
     }

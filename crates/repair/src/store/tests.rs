@@ -3,7 +3,7 @@
 use super::*;
 use base::{BootId, Expiry, ManualClock, SeededRandom};
 use cluster::repair::ShownBelow;
-use cluster::{Layout, Member, Members, NodeId, NodeUrl};
+use cluster::{Epoch, Layout, Member, Members, NodeId, NodeUrl, Replicas};
 use lsm::Options;
 use lsm_testing::{BlockingWrite, Fault, FaultyDisk, MemoryDisk, StepExecutor, environment};
 use membership::{Layouts, MembershipEnvironment, StoreCount};
@@ -20,8 +20,8 @@ const TOKEN: Token = Token {
     attempt: 0,
 };
 fn begin() -> SessionRequest {
-    let members = members().names_hash();
-    SessionRequest::Begin { members }
+    let epoch = Epoch::default();
+    SessionRequest::Begin { epoch }
 }
 
 /// A node's disk.
@@ -107,6 +107,11 @@ impl TestNode {
             },
             is_outdated: Arc::default(),
             are_all_whole: Arc::default(),
+            default_pair: Replicas::quorum(3),
+            restored_for: 0,
+            waits: false,
+            is_cluster_of_one: false,
+            zone: None,
         };
         let layouts = Layouts::new(Layout::founding(members()));
         let membership =
@@ -454,7 +459,7 @@ fn a_step_of_the_scan_ends_what_read_repairs_were_admitted_before() {
     opened.ask(closing(at(GC_GRACE_MS)));
     let admission = lsm::Admission::Late {
         gc_threshold: Timestamp::ZERO,
-        generation: opened.engine.generation(LateSource::Read),
+        generation: opened.engine.generation(LateSource::ReadRepair),
     };
     opened.side.scan_begins().unwrap();
     let written = opened.write(at(GC_GRACE_MS + 1), admission);
@@ -493,7 +498,7 @@ fn nodes_that_lower_their_thresholds_at_different_moments_are_not_behind_each_ot
     let future = Timestamp::from_unix_ms(NOW_UNIX_MS + 1);
     let answered = ShownBelow {
         below: future,
-        members: members().names_hash(),
+        epoch: Epoch::default(),
     };
     let record = StoreRecord {
         closed: future,

@@ -72,11 +72,13 @@ pub enum WorkKind {
     Hints,
     /// Compaction.
     Compaction,
+    /// Backups.
+    Backup,
 }
 
 impl WorkKind {
     /// Every kind.
-    pub const ALL: [Self; 3] = [Self::Repair, Self::Hints, Self::Compaction];
+    pub const ALL: [Self; 4] = [Self::Repair, Self::Hints, Self::Compaction, Self::Backup];
 
     /// The kind as metrics name it.
     pub fn word(self) -> &'static str {
@@ -84,6 +86,7 @@ impl WorkKind {
             Self::Repair => "repair",
             Self::Hints => "hints",
             Self::Compaction => "compaction",
+            Self::Backup => "backup",
         }
     }
 }

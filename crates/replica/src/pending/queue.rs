@@ -20,6 +20,11 @@ use tokio::sync::Notify;
 pub enum Completion {
     /// A write is stored, and what its newer-version check has found; or it is not.
     Written(Result<NewerVersion, Error>),
+    /// A ballot is promised.
+    Promised {
+        /// The epoch of the promise of a lower ballot that was given up for it.
+        replaced: Option<u64>,
+    },
     /// A key was read.
     Read(Result<KeyRead, Error>),
     /// The scan, its next entries, and the reservation of memory that they take.

@@ -3,21 +3,24 @@
 //! Both travel as one number through the engine, the read pool and the links:
 //!
 //! ```text
-//! ticket = generation: 29 bits | kind: 3 bits | replica: 8 bits | slot: 24 bits
-//! kind   = 0 read | 1 repair | 2 write, first timestamp  | 3 write, second timestamp
-//!                            | 4 hint, first timestamp   | 5 hint, second timestamp
+//! ticket = generation: 28 bits | kind: 4 bits | replica: 8 bits | slot: 24 bits
+//! kind   = 0 read | 1 repair | 2 to 5 write, first to fourth timestamp
+//!                            | 6 to 9 hint, first to fourth timestamp | 10 promise
 //! ```
 //!
 //! The generation counts requests. A reused slot has another generation, so a late answer finds no
-//! request. The generation repeats after half a billion requests, when no call of the earlier
+//! request. The generation repeats after a quarter of a billion requests, when no call of the earlier
 //! request is left.
 
-use cluster::{ReplicaIndex, Round};
+use cluster::{ROUNDS_MAX, ReplicaIndex, Round};
 
 const SLOT_BITS: u32 = 24;
 const REPLICA_BITS: u32 = 8;
-const KIND_BITS: u32 = 3;
+const KIND_BITS: u32 = 4;
 const TAG_BITS: u32 = KIND_BITS + REPLICA_BITS;
+const WRITES: u64 = 2;
+const HINTS: u64 = WRITES + ROUNDS_MAX as u64;
+const PROMISE: u64 = HINTS + ROUNDS_MAX as u64;
 const GENERATION_BITS: u32 = u64::BITS - TAG_BITS - SLOT_BITS;
 
 /// How many requests may be pending at a time.
@@ -34,6 +37,8 @@ pub enum AnswerKind {
     Write(Round),
     /// The keeping of a hint for a replica, with the timestamp of this round.
     Hint(Round),
+    /// The promise of a ballot.
+    Promise,
 }
 
 /// Which of a request's answers an answer is.
@@ -51,10 +56,9 @@ impl AnswerTag {
         let kind: u64 = match self.kind {
             AnswerKind::Read => 0,
             AnswerKind::Repair => 1,
-            AnswerKind::Write(Round::First) => 2,
-            AnswerKind::Write(Round::Second) => 3,
-            AnswerKind::Hint(Round::First) => 4,
-            AnswerKind::Hint(Round::Second) => 5,
+            AnswerKind::Write(round) => WRITES + u64::from(round.as_u8()),
+            AnswerKind::Hint(round) => HINTS + u64::from(round.as_u8()),
+            AnswerKind::Promise => PROMISE,
         };
         kind << REPLICA_BITS | u64::from(self.replica.as_u8())
     }
@@ -64,10 +68,9 @@ impl AnswerTag {
         let kind = match (bits >> REPLICA_BITS) & low_bits(KIND_BITS) {
             0 => AnswerKind::Read,
             1 => AnswerKind::Repair,
-            2 => AnswerKind::Write(Round::First),
-            3 => AnswerKind::Write(Round::Second),
-            4 => AnswerKind::Hint(Round::First),
-            5 => AnswerKind::Hint(Round::Second),
+            kind @ WRITES..HINTS => AnswerKind::Write(Round::new((kind - WRITES) as u8)?),
+            kind @ HINTS..PROMISE => AnswerKind::Hint(Round::new((kind - HINTS) as u8)?),
+            PROMISE => AnswerKind::Promise,
             _ => return None,
         };
         let replica = ReplicaIndex::new((bits & low_bits(REPLICA_BITS)) as u8);
@@ -126,11 +129,11 @@ mod tests {
 
     #[test]
     fn every_tag_comes_back_with_its_ticket() {
-        let rounds = [Round::First, Round::Second];
-        let kinds = [AnswerKind::Read, AnswerKind::Repair]
+        let rounds = || (0..ROUNDS_MAX).filter_map(Round::new);
+        let kinds = [AnswerKind::Read, AnswerKind::Repair, AnswerKind::Promise]
             .into_iter()
-            .chain(rounds.map(AnswerKind::Write))
-            .chain(rounds.map(AnswerKind::Hint));
+            .chain(rounds().map(AnswerKind::Write))
+            .chain(rounds().map(AnswerKind::Hint));
         let generation = low_bits(GENERATION_BITS);
         for kind in kinds {
             for replica in (0..=u8::MAX).map(ReplicaIndex::new) {
@@ -152,7 +155,7 @@ mod tests {
 
     #[test]
     fn an_unknown_kind_is_no_tag() {
-        let unknown = 7 << (REPLICA_BITS + SLOT_BITS);
+        let unknown = 15 << (REPLICA_BITS + SLOT_BITS);
         assert_eq!(Ticket::parse(unknown), (Ticket::new(0, 0), None));
     }
 }

@@ -60,7 +60,10 @@ impl HintReceiver for ReplicaHints {
             | PeerAnswer::Session(_)
             | PeerAnswer::Streamed(_)
             | PeerAnswer::Paged(_)
-            | PeerAnswer::Examined(_) => Err(Miss::Failed),
+            | PeerAnswer::Examined(_)
+            | PeerAnswer::List(_)
+            | PeerAnswer::Backup(_)
+            | PeerAnswer::Promise(_) => Err(Miss::Failed),
         }
     }
 }

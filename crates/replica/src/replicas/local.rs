@@ -7,11 +7,11 @@ use crate::read_pool::{PoolFull, Read, ReadJob, ReadPool};
 use crate::shared_bounds::{BeforeRead, SharedBounds};
 use crate::submissions::Submissions;
 use crate::timestamps::{AllocatedTimestamp, TimestampAllocator};
-use base::{Clock, Entry, Kind, LimitedLog, Quota, Reservation};
+use base::{Clock, Entry, Kind, LimitedLog, Quota, Reservation, Timestamp};
 use cluster::Miss;
 use lsm::{Admission, Engine, Lookup};
 use membership::Membership;
-use peer::PeerAnswer;
+use peer::{PeerAnswer, PromiseAnswer};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,12 @@ pub struct LocalReplica {
 
 impl LocalReplica {
     /// Asks the store. An answer that is not here at once comes to `address`.
-    pub fn ask(self: &Rc<Self>, request: ReplicaRequest<'_>, address: u64) -> AnswerTime {
+    pub fn ask(
+        self: &Rc<Self>,
+        request: ReplicaRequest<'_>,
+        deadline: Duration,
+        address: u64,
+    ) -> AnswerTime {
         let asked = match request {
             ReplicaRequest::Write { entry, allocated } => self.write(
                 entry.clone(),
@@ -59,6 +64,18 @@ impl LocalReplica {
                 address,
             ),
             ReplicaRequest::Repair { entry, named } => self.repair(entry.clone(), named, address),
+            ReplicaRequest::Promise(request) => {
+                self.promise_to(request.clone(), deadline, address);
+                Ok(())
+            }
+            ReplicaRequest::Accept {
+                ballot,
+                entry,
+                allocated,
+            } => {
+                let admission = Admission::Accept { ballot };
+                self.write(entry.clone(), allocated.take(), admission, address)
+            }
             ReplicaRequest::Read(key) | ReplicaRequest::ReadUnlessSame(key, _) => {
                 match self.read_cached(key) {
                     Some(answer) => return AnswerTime::Now(answer),
@@ -88,19 +105,19 @@ impl LocalReplica {
         address: u64,
     ) -> Result<(), Miss> {
         if allocated.is_none() {
-            self.observe(&entry)?;
+            self.observe(entry.timestamp())?;
         }
         self.submissions.push(entry, allocated, admission, address);
         Ok(())
     }
 
-    fn observe(&self, entry: &Entry) -> Result<(), Miss> {
-        if self.timestamps.observe(entry.timestamp()) {
+    pub(super) fn observe(&self, timestamp: Timestamp) -> Result<(), Miss> {
+        if self.timestamps.observe(timestamp) {
             return Ok(());
         }
         self.log.line("version from the future", |left_out| {
             tracing::warn!(
-                timestamp = %entry.timestamp(),
+                %timestamp,
                 left_out,
                 "refused a version: its timestamp is too far ahead of this node's clock"
             );
@@ -197,11 +214,15 @@ impl LocalReplica {
             Some(Completion::Read(Ok(read))) => self
                 .check_replica_state(key)
                 .map(|()| (self.found(read.entry, read.before), read.reservation)),
+            Some(Completion::Written(Err(lsm::Error::NotPromised))) => {
+                Ok((PeerAnswer::Promise(PromiseAnswer::NotKept), None))
+            }
             Some(Completion::Written(Err(error)) | Completion::Read(Err(error))) => {
                 Err(self.miss_of(&error))
             }
             Some(
-                Completion::Scanned(..)
+                Completion::Promised { .. }
+                | Completion::Scanned(..)
                 | Completion::Digested(..)
                 | Completion::Paged(_)
                 | Completion::HintKept,
@@ -213,7 +234,7 @@ impl LocalReplica {
 
     /// Whether what the store says of a key counts: only that of a voter does, and
     /// not if a damaged block may have held the key, or if the store is behind the GC threshold.
-    fn check_replica_state(&self, key: &[u8]) -> Result<(), Miss> {
+    pub(super) fn check_replica_state(&self, key: &[u8]) -> Result<(), Miss> {
         if self.is_damaged(key) {
             Err(Miss::Learner)
         } else {
@@ -228,6 +249,12 @@ impl LocalReplica {
         } else {
             Err(Miss::Learner)
         }
+    }
+
+    /// Whether what the store says of a key counts, or will once it knows the GC threshold. If not, it
+    /// will only after it was compared with all others.
+    pub fn counts_for(&self, key: &[u8]) -> bool {
+        self.membership.is_voter() && !self.is_damaged(key)
     }
 
     /// Whether a damaged block may have held the key, and a peer may have what it held.
@@ -270,7 +297,7 @@ fn miss_of(error: &lsm::Error) -> Miss {
     match error {
         lsm::Error::Overloaded => Miss::Overloaded,
         lsm::Error::DiskFull => Miss::Full,
-        lsm::Error::Closed => Miss::Refused,
+        lsm::Error::Closed | lsm::Error::Promised { .. } | lsm::Error::NotPromised => Miss::Refused,
         lsm::Error::Obsolete { below } => Miss::Obsolete { below: *below },
         lsm::Error::Poisoned { .. }
         | lsm::Error::Corrupt { .. }

@@ -3,14 +3,17 @@
 //! [`ReplicaSet`] hides whether a replica is this node's own store (`local`) or a peer's behind a
 //! link. Coordinators, read repair and the delivery of hints (`hint_receiver`) use it; peers'
 //! requests (`peer_requests`) and pages of scans (`pages`) go to the own store only. `repairs` says
-//! how the own store takes read repairs. Two checks protect what is acknowledged, each in one place of
-//! `local`: this node's own store refuses every version from beyond the clock bound, and its acks
-//! and reads count only while it is a voter, and not for keys that a damaged block may have held.
+//! how the own store takes read repairs, `promises` how it promises ballots of conditional writes.
+//!
+//! Two checks protect what is acknowledged, each in one place of `local`: this node's own store
+//! refuses every version from beyond the clock bound, and its acks and reads count only while it is
+//! a voter, and not for keys that a damaged block may have held.
 
 mod hint_receiver;
 mod local;
 mod pages;
 mod peer_requests;
+mod promises;
 mod repairs;
 
 pub use hint_receiver::ReplicaHints;
@@ -23,7 +26,7 @@ use crate::timestamps::AllocatedTimestamp;
 use base::{Entry, Reservation, Timestamp, TraceId};
 use bytes::Bytes;
 use cluster::{Miss, NodeId};
-use peer::{Link, PeerAnswer, PeerRequest};
+use peer::{Link, PeerAnswer, PeerRequest, PromiseRequest};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -42,6 +45,17 @@ pub enum ReplicaRequest<'a> {
         entry: &'a Entry,
         /// The GC threshold that the store has named.
         named: Option<Timestamp>,
+    },
+    /// To promise a ballot of a conditional write, or that the promise is needed no more.
+    Promise(&'a PromiseRequest),
+    /// To store the version of a conditional write, if the promise of its ballot is kept.
+    Accept {
+        /// The ballot.
+        ballot: Timestamp,
+        /// The version.
+        entry: &'a Entry,
+        /// Its timestamp, if this node allocated it: this node's own store takes it.
+        allocated: &'a mut Option<AllocatedTimestamp>,
     },
     /// For its newest version of a key.
     Read(&'a Bytes),
@@ -93,9 +107,9 @@ impl ReplicaSet {
         trace: Option<TraceId>,
     ) -> AnswerTime {
         let link = match self.locate(node) {
-            Some(Location::OwnStore(own)) => return own.ask(request, address),
+            Some(Location::OwnStore(own)) => return own.ask(request, deadline, address),
             Some(Location::Peer(link)) => link,
-            None => return AnswerTime::Now(PeerAnswer::Missed(Miss::Failed)),
+            None => return AnswerTime::Now(PeerAnswer::Missed(Miss::Refused)),
         };
         let request = match request {
             ReplicaRequest::Write { entry, .. } => PeerRequest::Write(entry.clone()),
@@ -107,6 +121,11 @@ impl ReplicaSet {
                 entry: entry.clone(),
             },
             ReplicaRequest::Repair { entry, named: None } => PeerRequest::Write(entry.clone()),
+            ReplicaRequest::Promise(request) => PeerRequest::Promise(request.clone()),
+            ReplicaRequest::Accept { ballot, entry, .. } => PeerRequest::Accept {
+                ballot,
+                entry: entry.clone(),
+            },
             ReplicaRequest::Read(key) => PeerRequest::Read(key.clone()),
             ReplicaRequest::ReadUnlessSame(key, held) => PeerRequest::ReadUnlessSame {
                 key: key.clone(),
@@ -131,9 +150,11 @@ impl ReplicaSet {
 
     /// Why a node is known not to answer, if it is.
     pub fn down_reason(&self, node: NodeId) -> Option<Miss> {
-        match self.locate(node)? {
-            Location::OwnStore(_) => None,
-            Location::Peer(link) => link.down_reason(),
+        match self.locate(node) {
+            Some(Location::OwnStore(_)) => None,
+            Some(Location::Peer(link)) => link.down_reason(),
+            // It is declared dead, or has left.
+            None => Some(Miss::Refused),
         }
     }
 
@@ -157,21 +178,23 @@ impl ReplicaSet {
 
     /// Whether a hint for a node may be kept. On a full disk a hint for the own
     /// store would take the room that the store needs, and a store whose sync has
-    /// failed keeps nothing.
+    /// failed keeps nothing. A node that is declared dead gets none.
     pub fn may_keep_hint_for(&self, node: NodeId) -> bool {
         match self.locate(node) {
             Some(Location::OwnStore(own)) => own.takes_puts(),
-            Some(Location::Peer(_)) | None => true,
+            Some(Location::Peer(_)) => true,
+            None => false,
         }
     }
 
     /// The order in which to ask replicas: those that are up first, and the own
-    /// store first among them.
-    pub fn preference(&self, node: NodeId) -> impl Ord + use<> {
+    /// store first among them; before that, in a change of the members, those whose answers count in
+    /// both lists.
+    pub fn preference(&self, node: NodeId, counts_in_all: bool) -> impl Ord + use<> {
         match self.locate(node) {
-            Some(Location::OwnStore(_)) => (false, false),
-            Some(Location::Peer(link)) => (link.is_down(), true),
-            None => (true, true),
+            Some(Location::OwnStore(_)) => (false, !counts_in_all, false),
+            Some(Location::Peer(link)) => (link.is_down(), !counts_in_all, true),
+            None => (true, !counts_in_all, true),
         }
     }
 

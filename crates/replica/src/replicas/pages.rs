@@ -29,7 +29,8 @@ impl LocalReplica {
     /// Makes a page for a coordinator, once it is its turn.
     ///
     /// # Errors
-    /// Why the store does not make it; [`Miss::Learner`] if its answers do not count.
+    /// Why the store does not make it; [`Miss::Learner`] if its answers do not count,
+    /// [`Miss::OtherEpoch`] if another list of members is in force here.
     pub async fn page(
         &self,
         request: PageRequest,
@@ -49,9 +50,13 @@ impl LocalReplica {
             _ = wait.next() => None,
         };
         let turn = turn.ok_or(Miss::Overloaded)?;
+        let layout = self.telling.layouts.load();
+        if layout.epoch() != request.epoch {
+            return Err(Miss::OtherEpoch);
+        }
         let read = PageRead {
             request,
-            layout: self.telling.layouts.load(),
+            layout,
             bounds: Arc::clone(&self.bounds),
         };
         self.submit(Read::Page(Box::new(read), turn), wait.address())

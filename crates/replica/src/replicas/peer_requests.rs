@@ -7,7 +7,7 @@ use base::{Entry, NewerVersion, Timestamp};
 use bytes::Bytes;
 use cluster::Miss;
 use lsm::{Admission, Lookup};
-use peer::{PeerAnswer, Reply};
+use peer::{PeerAnswer, PromiseRequest, Reply};
 use std::rc::Rc;
 
 impl LocalReplica {
@@ -22,6 +22,31 @@ impl LocalReplica {
             });
         });
         if let Err(why) = self.repair(entry, named, address) {
+            let missed = Completion::Peer(PeerAnswer::Missed(why));
+            self.pending.complete(address, missed);
+        }
+    }
+
+    /// Does what a conditional write asks for, for a peer.
+    pub fn promise_for_peer(self: &Rc<Self>, request: PromiseRequest, reply: Reply) {
+        let replica = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            let deadline = reply.deadline();
+            replica.settled(deadline).await;
+            let answer = replica.promise(request, deadline).await;
+            reply.send(answer);
+        });
+    }
+
+    /// Stores the version of a conditional write of a peer, if the promise of its ballot is kept.
+    pub fn accept_for_peer(self: &Rc<Self>, ballot: Timestamp, entry: Entry, reply: Reply) {
+        let (replica, version) = (Rc::clone(self), entry.clone());
+        let address = self.pending.handle(reply.deadline(), move |completion| {
+            replica.when_settled(reply, move |replica, reply| {
+                reply.send(replica.answer_of(version.key(), completion).0);
+            });
+        });
+        if let Err(why) = self.write(entry, None, Admission::Accept { ballot }, address) {
             let missed = Completion::Peer(PeerAnswer::Missed(why));
             self.pending.complete(address, missed);
         }

@@ -89,7 +89,7 @@ impl LocalReplica {
             // Enabled before the look, so that no notification is missed.
             step_ended.as_mut().enable();
             // Before what the admission rests on.
-            let generation = self.engine.generation(LateSource::Read);
+            let generation = self.engine.generation(LateSource::ReadRepair);
             let is_in_time = tokio::time::Instant::now() < deadline;
             let key = is_in_time.then_some(entry.key());
             let version = self.arriving(entry);
@@ -125,6 +125,6 @@ impl LocalReplica {
     /// Whether the state of the store has changed since it admitted something so.
     fn has_changed_since(&self, admission: lsm::Admission) -> bool {
         matches!(admission, lsm::Admission::Late { generation, .. }
-            if generation != self.engine.generation(LateSource::Read))
+            if generation != self.engine.generation(LateSource::ReadRepair))
     }
 }

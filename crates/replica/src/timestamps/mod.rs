@@ -245,8 +245,12 @@ impl TimestampAllocator {
     /// Takes note of the nodes of a layout before it is in force: nothing is known of the clocks of
     /// those that have joined, and those that have left have no say any more.
     pub fn follow(&self, members: &Members) {
-        self.peer_clocks.follow(members);
         let mut state = lock(&self.state);
+        if state.observed_peers.len() >= self.peer_clocks.peers() {
+            // All have said what they have seen: a node that joins has only seen what one of them has.
+            state.new_since = None;
+        }
+        self.peer_clocks.follow(members);
         let is_member = |node: &NodeId| members.contains(*node);
         state
             .greatest_seen_by_peers

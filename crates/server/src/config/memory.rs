@@ -90,11 +90,7 @@ impl TlsSplit {
     /// clients and of peers under way; `part` is what records and handshakes have at least.
     fn without_connections(config: &ServerConfig, part: usize, a_runtime: usize) -> Self {
         let threads = config.threads;
-        let of_peers = if config.node.members.is_single_node() {
-            0
-        } else {
-            a_runtime
-        };
+        let of_peers = if config.node.is_alone() { 0 } else { a_runtime };
         Self {
             connections_bytes: 0,
             records_bytes: part.max(threads * Self::RECORD_BYTES_A_RUNTIME_MIN),
@@ -201,7 +197,7 @@ impl MemorySplit {
     pub(super) fn of(config: &ServerConfig) -> Self {
         let value_bytes_max = config.node.value_bytes_max;
         let sixteenth = usize::try_from(config.memory_bytes / 16).unwrap_or(usize::MAX / 16);
-        let (short_bytes, long_bytes, peer_bytes) = if config.node.members.is_single_node() {
+        let (short_bytes, long_bytes, peer_bytes) = if config.node.is_alone() {
             (sixteenth / 2, sixteenth, 0)
         } else {
             let request_bytes_max = value_bytes_max.saturating_add(Self::PEER_REQUEST_BYTES);

@@ -47,7 +47,7 @@ impl ServerConfig {
                  the two",
             ));
         }
-        if node.members.count() > 1 && node.cluster_secret.is_none() {
+        if !node.is_alone() && node.cluster_secret.is_none() {
             return Err(ConfigError::new(
                 "tokens_file",
                 "without a secret whoever can connect can pass for a node, and nodes need no \
@@ -79,7 +79,7 @@ impl ServerConfig {
                 "open",
                 format!(
                     "other machines can reach {address}, and without tokens they may read, write \
-                     and delete everything: give --tokens-file (kvorum admin token new makes \
+                     and delete everything: give --tokens-file (kvorum admin token new --append makes \
                      one), or --open if everyone who can reach the node may do that, or \
                      --listen 127.0.0.1:{}",
                     address.port()

@@ -130,11 +130,16 @@ pub(crate) async fn serve(
             if let (Ok(()), Some(channel)) = (written, Rc::into_inner(channel)) {
                 listener
                     .worker
-                    .welcome(channel.into_stream(), received, || {
-                        is_peer.set(true);
-                        slot.promote_to_peer();
-                        listener.remember_peer(client);
-                    })
+                    .welcome(
+                        channel.into_stream(),
+                        received,
+                        progress.is_for_lists(),
+                        || {
+                            is_peer.set(true);
+                            slot.promote_to_peer();
+                            listener.remember_peer(client);
+                        },
+                    )
                     .await;
                 if let Some(audit) = listener.trust().audit().filter(|_| !is_peer.get()) {
                     let event = Event {

@@ -65,10 +65,11 @@ impl HttpExchange<'_> {
 
     /// What `ack` and `from` may be.
     pub(crate) fn replica_rules(&self) -> ReplicaRules {
-        let config = self.listener.shared().config();
+        let worker = &self.listener.worker;
+        let configured = self.listener.shared().config().replicas_default;
         ReplicaRules {
-            nodes: self.listener.worker.nodes(),
-            default: config.replicas_default,
+            nodes: worker.nodes(),
+            default: worker.default_pair().or(configured),
         }
     }
 

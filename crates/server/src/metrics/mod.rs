@@ -1,5 +1,8 @@
 //! The metrics of the listeners: requests, connections and queues. Each runtime counts in
 //! cells of its own, as the node does.
+//!
+//! `requests` counts requests of clients, `operations` those of batches, `tls` handshakes;
+//! `history` keeps the last hour, and `activity` a few figures for other nodes.
 
 mod activity;
 mod history;

@@ -87,8 +87,12 @@ const STATUSES: [u16; 29] = [
 const EXPECTED: [(Route, &str, &[u16]); 21] = [
     (Route::Entity, "GET", &[200, 304, 400, 404, 503, 504]),
     (Route::Entity, "HEAD", &[200, 304, 400, 404, 503, 504]),
-    (Route::Entity, "PUT", &[201, 400, 413, 501, 503, 504, 507]),
-    (Route::Entity, "DELETE", &[202, 400, 501, 503, 504]),
+    (
+        Route::Entity,
+        "PUT",
+        &[201, 400, 412, 413, 501, 503, 504, 507],
+    ),
+    (Route::Entity, "DELETE", &[202, 400, 412, 501, 503, 504]),
     (Route::Scan, "GET", &[200, 400, 503]),
     (Route::Scan, "HEAD", &[200, 400, 503]),
     (Route::Batch, "POST", &[200, 400, 413, 415, 503]),

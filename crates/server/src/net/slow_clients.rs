@@ -109,6 +109,8 @@ pub(crate) struct ConnectionProgress {
     lingers: Cell<bool>,
     /// Whether the connection becomes a peer's once the answer is sent.
     is_upgraded: Cell<bool>,
+    /// Whether that peer is only handed lists of members.
+    is_for_lists: Cell<bool>,
     /// Whether the node has given the connection up.
     is_cut: Cell<bool>,
     /// Wakes the connection's task.
@@ -134,6 +136,7 @@ impl ConnectionProgress {
             is_body_late: Cell::new(false),
             lingers: Cell::new(false),
             is_upgraded: Cell::new(false),
+            is_for_lists: Cell::new(false),
             is_cut: Cell::new(false),
             waker: RefCell::new(None),
         }
@@ -195,9 +198,16 @@ impl ConnectionProgress {
         self.lingers.get()
     }
 
-    /// Turns the connection into a peer's once the answer is sent.
-    pub(crate) fn upgrade(&self) {
+    /// Turns the connection into a peer's once the answer is sent, for lists of members only or for
+    /// all that peers do.
+    pub(crate) fn upgrade(&self, is_for_lists: bool) {
         self.is_upgraded.set(true);
+        self.is_for_lists.set(is_for_lists);
+    }
+
+    /// Whether the peer of an upgraded connection is only handed lists of members.
+    pub(crate) fn is_for_lists(&self) -> bool {
+        self.is_for_lists.get()
     }
 
     /// Whether the connection becomes a peer's once the answer is sent.

@@ -163,15 +163,17 @@ impl ListenerTls {
 
     /// Whether a connection may become a peer's. Where nodes verify each other, that
     /// takes a certificate for the host of a member, shown in the handshake of this
-    /// connection and not of one that it resumes.
-    pub(crate) fn may_be_peer(&self, wire: &Wire) -> bool {
+    /// connection and not of one that it resumes. For lists of members any certificate of the
+    /// authorities will do: a node that waits to join is at a host that nobody knows.
+    pub(crate) fn may_be_peer(&self, wire: &Wire, is_for_lists: bool) -> bool {
         match wire.tls() {
             None => self.is_optional,
             Some(_) if !self.node_tls.verifies_peers() => true,
             Some(tls) => {
                 let shown = tls.peer_certificates().unwrap_or_default();
+                let is_known = || is_for_any(shown, lock(&self.hosts).iter());
                 tls.handshake_kind() != Some(HandshakeKind::Resumed)
-                    && is_for_any(shown, lock(&self.hosts).iter())
+                    && (is_for_lists && !shown.is_empty() || is_known())
             }
         }
     }
@@ -243,15 +245,15 @@ impl ListenerTls {
     /// interest.
     fn log(&self, failure: HandshakeFailure, error: &io::Error, socket: &TcpStream, now: Duration) {
         let problem = explain(error);
-        let address = socket.peer_addr().map(|address| address.to_string());
-        let address = address.unwrap_or_default();
+        let (ip, address) = names_of(socket);
         let is_of_interest = matches!(
             failure,
             HandshakeFailure::Certificate
                 | HandshakeFailure::Refused
                 | HandshakeFailure::Incompatible
         );
-        if is_of_interest && let Some(left_out) = self.admits_line(now) {
+        let text = format!("{ip} {problem}");
+        if is_of_interest && let Some(left_out) = self.admits_line(&text, now) {
             tracing::warn!(
                 address,
                 problem,
@@ -263,26 +265,35 @@ impl ListenerTls {
         }
     }
 
-    /// Whether a line may be logged: how many were left out before it.
-    fn admits_line(&self, now: Duration) -> Option<u64> {
+    /// Whether a line that says this may be logged: how many were left out before it. A node that
+    /// dials again and again repeats its failure.
+    fn admits_line(&self, text: &str, now: Duration) -> Option<u64> {
         let mut limiter = lock(&self.log_limiter);
-        limiter.admits(now).then(|| limiter.take_left_out())
+        let is_admitted = limiter.admits_failure(text, now);
+        is_admitted.then(|| limiter.take_left_out())
     }
 
     /// Logs that a connection wanted to become a peer's and could not.
     pub(crate) fn log_refused_peer(&self, wire: &Wire, now: Duration) {
-        if let Some(left_out) = self.admits_line(now) {
-            let address = wire.socket().peer_addr().map(|address| address.to_string());
-            let address = address.unwrap_or_default();
+        let (ip, address) = names_of(wire.socket());
+        if let Some(left_out) = self.admits_line(&ip, now) {
             tracing::warn!(
                 address,
                 left_out,
-                "refused a peer connection without a certificate for a host of --cluster: give \
-                 that node --tls-cert, --tls-key and --tls-peer-ca, and a certificate for the \
-                 host of its URL"
+                "refused a peer connection without a certificate for a host of --cluster: name \
+                 that node's URL in --cluster of this node, and give that node --tls-cert, \
+                 --tls-key and --tls-peer-ca, with a certificate for the host of its URL"
             );
         }
     }
+}
+
+/// The address of the other side, without its port and with it.
+fn names_of(socket: &TcpStream) -> (String, String) {
+    let address = socket.peer_addr().ok();
+    let ip = address.map(|address| address.ip().to_string());
+    let address = address.map(|address| address.to_string());
+    (ip.unwrap_or_default(), address.unwrap_or_default())
 }
 
 /// The first byte of a connection, which stays unread; `None` if the connection ends. What the

@@ -8,7 +8,10 @@
 //! the threads of the read pool end, the store is flushed and closed, and its threads
 //! end, within [`CLOSE_MAX`].
 
+mod check;
 mod open_files;
+
+pub use check::{Checked, Outcome, StartCheck};
 
 use crate::config::ServerConfig;
 use crate::logs::line_writer::LineWriter;
@@ -22,6 +25,7 @@ use crate::trust::Trust;
 use crate::trust::reloading::{Reload, Reloader};
 use crate::trust::tls_files::{self, TlsReload};
 use cluster::NodeUrl;
+use lsm::Disk;
 use node::{ConfigError, Node, Seams};
 use open_files::ConnectionBounds;
 use peer::LinkFaults;
@@ -106,7 +110,8 @@ impl Server {
             log,
         } = extras;
         config.validate()?;
-        let trust = Arc::new(Trust::new(&config.trust, &seams.clock)?);
+        take_stored_members(&mut config, &*seams.disk);
+        let trust = Arc::new(Trust::new(&config.trust, &config.node.data, &seams)?);
         let node_tls = tls_files::load(&config, &*seams.clock)?;
         // The tokens come first: if another source hangs, the disk of a file for example, a
         // token that is revoked meanwhile was seen at least once more.
@@ -121,10 +126,7 @@ impl Server {
         let bounds = connection_bounds(&mut config)?;
         warn_of_file_size();
         let sockets = bind_all(&config)?;
-        let addresses = sockets
-            .iter()
-            .map(TcpSocket::local_addr)
-            .collect::<io::Result<Vec<_>>>()?;
+        let addresses = addresses_of(&sockets)?;
         config.check_exposure(&addresses)?;
         config.set_port(addresses.first().map_or(0, SocketAddr::port));
 
@@ -189,6 +191,12 @@ impl Server {
     #[must_use]
     pub fn url(&self) -> &NodeUrl {
         self.shared.config().node.url()
+    }
+
+    /// Waits until this node, which waits to join a cluster, is in the list of its members: then stop
+    /// it, and start it anew. Waits for ever if it does not wait to join.
+    pub async fn joined(&self) {
+        self.shared.node.member_changes().joined().await;
     }
 
     /// Reads again what may change while the node runs, without waiting for it: the
@@ -281,6 +289,22 @@ impl Drop for Server {
             tracing::error!(%error, "closing the store failed: the next start will replay its log");
         }
     }
+}
+
+/// Takes the members of the list in the folder, if that has changed: there is memory for its peers, and
+/// there are files and connections.
+fn take_stored_members(config: &mut ServerConfig, disk: &dyn Disk) {
+    if !config.node.is_alone()
+        && let Some(members) = node::stored_members(&config.node, disk)
+        && members.own_url() == config.node.url()
+    {
+        config.node.members = members;
+    }
+}
+
+/// The addresses of sockets that are bound.
+fn addresses_of(sockets: &[TcpSocket]) -> io::Result<Vec<SocketAddr>> {
+    sockets.iter().map(TcpSocket::local_addr).collect()
 }
 
 /// Binds all addresses. If the configuration asks for any free port, all addresses get

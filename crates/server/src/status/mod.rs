@@ -7,16 +7,19 @@
 //!
 //! - This file makes the status, which `api` defines; `tombstone_gc` is the part of it that says
 //!   why deleted data stays.
+//! - `members` is the list of members and a plan of its change.
 //! - `reports` is what all nodes have reported, with the advice on it.
 //! - `advice` says what an operator has to do: the only place that judges.
 
 mod advice;
+mod members;
 mod reports;
 mod tombstone_gc;
 
 use reports::{Account, RECENT_SAMPLES};
 
-pub(crate) use reports::cluster;
+pub(crate) use members::{add_joiners, full_disk, plan as plan_of_members};
+pub(crate) use reports::{cluster, numbers_of};
 pub(crate) use tombstone_gc::held_back;
 
 use crate::net::ListenerShared;
@@ -59,14 +62,17 @@ pub(crate) fn of(
         uptime_seconds: snapshot.uptime.as_secs(),
         state: if shared.is_stopping() {
             "stopping"
+        } else if shared.node.member_changes().waits() {
+            "waiting to join"
         } else {
             "serving"
         }
         .to_owned(),
+        waits_because: shared.node.member_changes().waits_because(),
         replica_state: snapshot.replica_state.word().to_owned(),
         learner_because: snapshot.learner_because.clone(),
         may_be_lost: may_be_lost(config.node.name(), snapshot),
-        cluster: members(shared, snapshot, links),
+        cluster: members_of(shared, snapshot, links),
         value_bytes_max: config.node.value_bytes_max as u64,
         clock: clock(snapshot),
         tls: shared.tls.as_deref().map(tls),
@@ -215,7 +221,7 @@ fn tls_failure(failure: &tls::TlsFailure) -> TlsFailure {
 }
 
 /// The nodes of the cluster, by their IDs.
-fn members(
+fn members_of(
     shared: &ListenerShared,
     snapshot: &NodeSnapshot,
     links: &NodeTable<LinkStatus>,
@@ -268,7 +274,7 @@ fn repair(shared: &ListenerShared, snapshot: &NodeSnapshot) -> Repair {
         let duration = u64::try_from(ended.last_duration.as_millis()).unwrap_or(u64::MAX);
         EndedRepairs {
             interval_seconds: interval.map(|interval| interval.as_secs()),
-            clean: ended.equal,
+            succeeded: ended.equal,
             incomplete: ended.incomplete,
             last_end_unix_ms: ended.last_end_unix_ms,
             last_duration_ms: ended.last_end_unix_ms.map(|_| duration),

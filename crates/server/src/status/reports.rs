@@ -1,13 +1,15 @@
 //! What all nodes of a cluster have reported, with the advice on it.
 
-use super::advice;
+use super::members::MemberNumbers;
+use super::{advice, members as member_list};
 use api::cluster::{Cluster, ClusterNode, Quantiles, ReportNumbers};
 use api::history::History;
 use api::status::Status;
-use cluster::{Fate, Members, Miss};
-use node::ExaminedNode;
+use cluster::{Fate, Members, Miss, NodeId};
+use node::{ChangesStatus, ExaminedNode};
 use peer::{LatencyQuantiles, NodeReport, REPORT_STATUS_BYTES_MAX, ReportedStatus};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// How many samples of what it did lately a node tells the others: those of five minutes.
 pub(super) const RECENT_SAMPLES: usize = 30;
@@ -42,7 +44,11 @@ impl Account {
 }
 
 /// What the nodes have said, and what to do about it.
-pub(crate) fn cluster(members: &Members, examined: &[ExaminedNode]) -> Cluster {
+pub(crate) fn cluster(
+    members: &Members,
+    examined: &[ExaminedNode],
+    changes: &ChangesStatus,
+) -> Cluster {
     let node = |ExaminedNode { node, report }: &ExaminedNode| {
         let name = members.name(*node);
         let told = report.as_ref().map(|report| told(report, name));
@@ -67,12 +73,33 @@ pub(crate) fn cluster(members: &Members, examined: &[ExaminedNode]) -> Cluster {
             recent,
         }
     };
-    let nodes: Vec<ClusterNode> = examined.iter().map(node).collect();
+    // What is known may be a second old, and a node has left since.
+    let members_only = examined
+        .iter()
+        .filter(|one| members.url(one.node).is_some());
+    let nodes: Vec<ClusterNode> = members_only.map(node).collect();
+    let list = member_list::list(changes);
     Cluster {
         asked_by: members.own_name().to_owned(),
-        advice: advice::of(members.own_name(), &nodes),
+        advice: advice::of(members.own_name(), &nodes, list.as_ref()),
         nodes,
+        members: list,
     }
+}
+
+/// The numbers that the plan of a change of the members needs, of the nodes that have said them.
+pub(crate) fn numbers_of(examined: &[ExaminedNode]) -> BTreeMap<NodeId, MemberNumbers> {
+    let said = examined.iter().filter_map(|examined| {
+        let report = examined.report.as_ref().ok()?;
+        let numbers = MemberNumbers {
+            data_bytes: report.data_bytes,
+            free_bytes: report.free_bytes,
+            disk_bytes: report.disk_bytes,
+            background_share: f64::from(report.background_permille) / 1000.0,
+        };
+        Some((examined.node, numbers))
+    });
+    said.collect()
 }
 
 /// What a node says of itself, or why that is of no use.
@@ -131,6 +158,7 @@ mod tests {
     use super::*;
     use crate::status::advice::tests::well;
     use bytes::Bytes;
+    use cluster::Member;
 
     fn report(status: ReportedStatus) -> NodeReport {
         NodeReport {
@@ -144,6 +172,29 @@ mod tests {
             status,
             disk_bytes: None,
         }
+    }
+
+    #[test]
+    fn a_node_that_has_left_since_is_not_shown() {
+        let own = Member::named("a", "http://a:1".parse().unwrap()).unwrap();
+        let members = Members::single_node(own);
+        let [a, left] = [0, 7].map(|id| ExaminedNode {
+            node: NodeId::new(id),
+            report: Ok(report(ReportedStatus::Untold)),
+        });
+        let changes = ChangesStatus {
+            own: NodeId::new(0),
+            list: None,
+            is_removed: false,
+            reported: cluster::NodeTable::default(),
+            up: cluster::NodeSet::default(),
+            progress: cluster::layout::ChangeProgress::Stable,
+            waiting: Vec::new(),
+        };
+        let shown = cluster(&members, &[a, left], &changes);
+        let names: Vec<_> = shown.nodes.iter().map(|node| &*node.name).collect();
+        assert_eq!(names, ["a"]);
+        assert!(!format!("{:?}", shown.advice).contains(Members::NO_NAME));
     }
 
     #[test]

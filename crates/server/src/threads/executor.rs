@@ -21,6 +21,7 @@ pub(crate) struct ThreadExecutor {
     compaction: Arc<JobQueue>,
     owner: Arc<JobQueue>,
     scan: Arc<JobQueue>,
+    backup: Arc<JobQueue>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -38,6 +39,7 @@ impl ThreadExecutor {
             compaction: class(),
             owner: class(),
             scan: class(),
+            backup: class(),
             threads: Mutex::default(),
         };
         // Every writer waits for the commit, which needs little processor time but
@@ -49,6 +51,7 @@ impl ThreadExecutor {
             ("compaction", JobClass::Compaction, 15),
             ("owner", JobClass::Owner, 0),
             ("repair", JobClass::Scan, 15),
+            ("backup", JobClass::Backup, 15),
         ] {
             let queue = Arc::clone(executor.queue(class));
             let thread = std::thread::Builder::new()
@@ -92,6 +95,7 @@ impl ThreadExecutor {
             JobClass::Compaction => &self.compaction,
             JobClass::Owner => &self.owner,
             JobClass::Scan => &self.scan,
+            JobClass::Backup => &self.backup,
         }
     }
 }

@@ -7,6 +7,7 @@
 //! loopback only, unless its operator says otherwise (`config::trust`).
 //!
 //! - `tokens_in_force`: the tokens of the file, read again when it changes.
+//! - `shared_tokens`: those that all nodes share, which operators change by a command.
 //! - `audit`: what operators did, and whom the node refused, as a log of its own.
 //! - `web_pages`: requests of web pages of other sites; `cors_origins`: those that are served.
 //! - `tls_files`: the certificate of the node and the authorities that it trusts.
@@ -15,6 +16,7 @@
 pub(crate) mod audit;
 pub(crate) mod cors_origins;
 pub(crate) mod reloading;
+mod shared_tokens;
 pub(crate) mod tls_files;
 pub(crate) mod tokens_in_force;
 pub(crate) mod web_pages;
@@ -22,12 +24,14 @@ pub(crate) mod web_pages;
 use crate::config::{LogKeys, TrustConfig};
 use crate::start_error::StartError;
 use audit::Audit;
-use base::Clock;
 use hyper::HeaderMap;
 use hyper::header::AUTHORIZATION;
-use node::ConfigError;
 use node::metrics::Family;
+use node::{ConfigError, Seams};
 use reloading::Reload;
+pub(crate) use shared_tokens::TOKENS_VERSIONS;
+use shared_tokens::TokensStore;
+use std::path::Path;
 use std::sync::Arc;
 use tokens::{Need, RequestedKeys, Token, TokenHash, bearer};
 use tokens_in_force::TokensInForce;
@@ -57,16 +61,35 @@ pub(crate) enum Unauthenticated {
     NotInForce,
 }
 
+/// Reads the tokens file, and the tokens that nodes share, if there is such a file.
+///
+/// # Errors
+/// One of them cannot be used.
+pub(crate) fn read_tokens(
+    config: &TrustConfig,
+    folder: &Path,
+    seams: &Seams,
+) -> Result<Option<TokensInForce>, ConfigError> {
+    let store = || TokensStore::new(&seams.disk, folder);
+    let tokens = config.tokens_file.as_deref();
+    let tokens = tokens.map(|file| TokensInForce::read(file, store(), &seams.clock));
+    tokens
+        .transpose()
+        .map_err(|problem| ConfigError::new("tokens_file", problem))
+}
+
 impl Trust {
     /// Reads the tokens file and begins the audit log, if there are such.
     ///
     /// # Errors
     /// One of the files cannot be used, or the system starts no thread.
-    pub(crate) fn new(config: &TrustConfig, clock: &Arc<dyn Clock>) -> Result<Self, StartError> {
-        let tokens = config.tokens_file.as_deref().map(TokensInForce::read);
-        let tokens = tokens
-            .transpose()
-            .map_err(|problem| ConfigError::new("tokens_file", problem))?;
+    pub(crate) fn new(
+        config: &TrustConfig,
+        folder: &Path,
+        seams: &Seams,
+    ) -> Result<Self, StartError> {
+        let tokens = read_tokens(config, folder, seams)?;
+        let clock = &seams.clock;
         let audit = config.audit_log.as_ref();
         let audit = audit.map(|target| Audit::start(target, clock));
         Ok(Self {
@@ -92,6 +115,11 @@ impl Trust {
     /// The audit log, if there is one.
     pub(crate) fn audit(&self) -> Option<&Audit> {
         self.audit.as_deref()
+    }
+
+    /// The tokens, if clients need some.
+    pub(crate) fn tokens(&self) -> Option<&Arc<TokensInForce>> {
+        self.tokens.as_ref()
     }
 
     /// A key as logs show it.

@@ -103,7 +103,7 @@ impl Reload for TlsReload {
 }
 
 /// When the certificate of a node expires, as people write it.
-fn expiry_of(node_tls: &NodeTls) -> String {
+pub(crate) fn expiry_of(node_tls: &NodeTls) -> String {
     let unix_s = i64::try_from(node_tls.status().expires_unix_s).unwrap_or(i64::MAX);
     jiff::Timestamp::from_second(unix_s).map_or_else(|_| "never".to_owned(), |at| at.to_string())
 }

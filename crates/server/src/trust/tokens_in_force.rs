@@ -5,7 +5,10 @@
 //! log says so once, and a metric shows it while it lasts.
 
 use super::reloading::Reload;
+use super::shared_tokens::{Records, TokensStore};
+use api::tokens::SharedToken;
 use arc_swap::ArcSwap;
+use base::Clock;
 use node::metrics::Family;
 use profile::lock;
 use std::collections::BTreeSet;
@@ -23,6 +26,10 @@ const MODE_OF_CHANGES: u32 = 0o022;
 /// The tokens of a file, as they were last read.
 pub(crate) struct TokensInForce {
     file: PathBuf,
+    clock: Arc<dyn Clock>,
+    /// What the nodes share, and where it is kept.
+    shared: Mutex<Records>,
+    store: TokensStore,
     table: ArcSwap<TokenTable>,
     /// What the last look at the file found.
     seen: Mutex<Seen>,
@@ -40,16 +47,29 @@ impl TokensInForce {
     ///
     /// # Errors
     /// Why it cannot be used, in a sentence that names it.
-    pub(crate) fn read(file: &Path) -> Result<Self, String> {
+    pub(super) fn read(
+        file: &Path,
+        store: TokensStore,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Self, String> {
         let text = read_text(file)?;
-        let table = table_of(file, &text)?;
+        let shared = store.load()?;
+        let table = table_of(file, &text, &shared)?.at(clock.unix_ms());
         Ok(Self {
             file: file.to_owned(),
+            clock: Arc::clone(clock),
+            shared: Mutex::new(shared),
+            store,
             table: ArcSwap::from_pointee(table),
             seen: Mutex::new(Ok(text)),
             is_stale: AtomicBool::new(false),
             loads: AtomicU64::new(1),
         })
+    }
+
+    /// How many tokens are in force.
+    pub(crate) fn count(&self) -> usize {
+        self.table.load().len()
     }
 
     /// Whether the file cannot be used now.
@@ -60,6 +80,36 @@ impl TokensInForce {
     /// The token in force whose hash this is.
     pub(crate) fn find(&self, hash: &TokenHash) -> Option<Arc<Token>> {
         self.table.load().find(hash).map(Arc::clone)
+    }
+
+    /// The names of the tokens in the file, and what the nodes share.
+    pub(crate) fn list(&self) -> (Vec<String>, Vec<SharedToken>) {
+        let seen = lock(&self.seen).clone();
+        let own = seen.and_then(|text| own_table_of(&self.file, &text));
+        let mut names: Vec<String> = own.map_or_else(
+            |_| Vec::new(),
+            |own| own.names().map(str::to_owned).collect(),
+        );
+        names.sort_unstable();
+        (names, lock(&self.shared).list())
+    }
+
+    /// Takes a record of a shared token, makes it durable and puts it in force. Blocks.
+    ///
+    /// # Errors
+    /// What is wrong with the record or the tokens file; those of the disk. Then nothing changes.
+    pub(crate) fn share(&self, record: SharedToken) -> Result<(), String> {
+        let text = lock(&self.seen).clone()?;
+        let mut shared = lock(&self.shared);
+        let mut next = shared.clone();
+        if !next.merge(record)? {
+            return Ok(());
+        }
+        let table = table_of(&self.file, &text, &next)?;
+        self.store.store(&next)?;
+        *shared = next;
+        self.replace(table.at(self.clock.unix_ms()));
+        Ok(())
     }
 
     /// Takes a table into force.
@@ -80,7 +130,7 @@ impl TokensInForce {
         self.loads.fetch_add(1, Ordering::Relaxed);
         tracing::info!(
             file = %self.file.display(), tokens, added = added.join(","),
-            removed = removed.join(","), "the tokens file has changed and was loaded"
+            removed = removed.join(","), "the tokens in force have changed"
         );
     }
 }
@@ -93,12 +143,19 @@ pub(super) fn families(tokens: Option<&TokensInForce>) -> Vec<Family> {
         Family::gauge(
             "kvorum_tokens",
             "Tokens in force",
-            tokens.map_or(0, |tokens| tokens.table.load().len()) as f64,
+            tokens.map_or(0, TokensInForce::count) as f64,
         ),
         Family::gauge(
             "kvorum_tokens_file_stale",
             "1 while the tokens file cannot be used and the previous tokens stay valid",
             f64::from(u8::from(is_stale)),
+        ),
+        Family::gauge(
+            "kvorum_tokens_next_expiry_timestamp_seconds",
+            "When the next token expires; 0 if none does",
+            tokens
+                .and_then(|tokens| tokens.table.load().next_expiry_unix_ms())
+                .map_or(0.0, |unix_ms| unix_ms as f64 / 1000.0),
         ),
         Family::counters(
             "kvorum_tokens_file_loads",
@@ -110,15 +167,25 @@ pub(super) fn families(tokens: Option<&TokensInForce>) -> Vec<Family> {
 
 impl Reload for TokensInForce {
     fn reload(&self, is_ordered: bool) {
-        let now = read_text(&self.file);
+        let found = read_text(&self.file);
+        let now_unix_ms = self.clock.unix_ms();
         let mut seen = lock(&self.seen);
-        let is_same = now == *seen;
-        if is_same && !is_ordered {
+        let is_same = found == *seen;
+        let earlier = self.table.load_full();
+        let expires = earlier.next_expiry_unix_ms();
+        let is_expired = expires.is_some_and(|at| at <= now_unix_ms);
+        if is_same && !is_ordered && !is_expired {
             return;
         }
-        *seen = now.clone();
+        seen.clone_from(&found);
         drop(seen);
-        let table = now.and_then(|text| table_of(&self.file, &text));
+        let shared = lock(&self.shared);
+        let table = found.and_then(|text| table_of(&self.file, &text, &shared));
+        if table.is_err() && is_expired {
+            // Expiry does not wait for a file that is right.
+            self.replace(TokenTable::clone(&earlier).at(now_unix_ms));
+        }
+        let table = table.map(|table| table.at(now_unix_ms));
         self.is_stale.store(table.is_err(), Ordering::Relaxed);
         match table {
             Ok(table) => self.replace(table),
@@ -130,8 +197,24 @@ impl Reload for TokensInForce {
     }
 }
 
-fn table_of(file: &Path, text: &str) -> Result<TokenTable, String> {
+/// The tokens of the file alone.
+fn own_table_of(file: &Path, text: &str) -> Result<TokenTable, String> {
     tokens::read(text).map_err(|error| format!("the tokens file {}: {error}", file.display()))
+}
+
+/// The tokens of the file, and those that the nodes share.
+fn table_of(file: &Path, text: &str, shared: &Records) -> Result<TokenTable, String> {
+    let own = own_table_of(file, text)?;
+    let stanzas = shared.stanzas_beside(&own)?;
+    if stanzas.is_empty() {
+        return Ok(own);
+    }
+    tokens::read(&format!("{text}\n{stanzas}")).map_err(|error| {
+        format!(
+            "the shared tokens with the file {}: {error}",
+            file.display()
+        )
+    })
 }
 
 #[expect(

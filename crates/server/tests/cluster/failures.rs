@@ -187,7 +187,7 @@ fn a_full_disk_of_a_replica_is_a_line_in_the_receipt() {
         let mut advice = cluster["advice"].as_array().unwrap().iter();
         advice.any(|advice| {
             let what = advice["what"].as_str().unwrap();
-            advice["node"] == "b" && what.starts_with("its disk is full")
+            advice["node"] == "b" && what.starts_with("its disk is too small for its reserve")
         })
     });
     // Enough other replicas make up for it, also for that of the coordinator.

@@ -202,3 +202,42 @@ fn keys_are_listed_one_level_at_a_time_and_the_filter_stays() {
     ));
     browser.assert_calm(&origin);
 }
+
+#[test]
+fn an_edit_does_not_replace_what_somebody_else_has_written_meanwhile() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let cluster = Cluster::start(3);
+    let origin = cluster.url(0);
+    let mut client = cluster.client(1);
+    let entity = "/v0/entity?id=shared";
+    assert_eq!(client.put(entity, b"first").status, 201);
+    browser.open(&format!("{origin}/#/keys?key=shared&edit=1"));
+    browser.wait_for("document.querySelector('#value').value === 'first'");
+    let edit = |browser: &mut Browser, text: &str| {
+        browser.evaluate(&format!(
+            "document.querySelector('#value').value = '{text}'"
+        ));
+        browser.evaluate("document.querySelector('form.stack').requestSubmit()");
+    };
+    // Twice in a row: the second edit begins with the tag of the first.
+    for text in ["second", "third"] {
+        edit(&mut browser, text);
+        browser.wait_for_text(".value pre", text);
+        assert_eq!(client.get(entity).text(), text);
+    }
+    assert_eq!(client.put(entity, b"theirs").status, 201);
+    edit(&mut browser, "mine");
+    browser.wait_for_text(RECEIPT, "Changed meanwhile");
+    assert_eq!(client.get(entity).text(), "theirs");
+    browser.click(".receipt button:nth-child(1)");
+    browser.wait_for("document.querySelector('#value').value === 'theirs'");
+    assert_eq!(client.put(entity, b"theirs again").status, 201);
+    edit(&mut browser, "mine");
+    browser.wait_for_text(RECEIPT, "Changed meanwhile");
+    browser.click(".receipt button:nth-child(2)");
+    browser.wait_for_text(RECEIPT, "of 3 replicas had stored it");
+    assert_eq!(client.get(entity).text(), "mine");
+    browser.assert_calm(&origin);
+}

@@ -10,6 +10,10 @@ mod browser;
 #[cfg(test)]
 mod keys;
 #[cfg(test)]
+mod member_changes;
+#[cfg(test)]
+mod page;
+#[cfg(test)]
 mod pages;
 #[cfg(test)]
 mod profiles;
@@ -23,6 +27,8 @@ mod runbooks;
 mod support;
 #[cfg(test)]
 mod tokens;
+#[cfg(test)]
+mod troubles;
 #[cfg(test)]
 #[path = "../http/support/mod.rs"]
 #[expect(dead_code, reason = "the tests of one node use the rest of it")]

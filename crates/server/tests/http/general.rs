@@ -28,9 +28,9 @@ fn the_checks_are_made_in_the_documented_order() {
         ("GET", "/v0/entity?id=a&ttl=1", "", "", 400),
         ("GET", "/v0/entities", "", "", 400),
         ("GET", "/v0/status?a=b", "", "", 400),
-        // Then what is not implemented.
-        ("PUT", "/v0/entity?id=a", "if-match: *\r\n", "12345", 501),
-        ("DELETE", "/v0/entity?id=a", "if-none-match: *\r\n", "", 501),
+        // Then the conditions.
+        ("PUT", "/v0/entity?id=a", "if-match: a\r\n", "12345", 400),
+        ("DELETE", "/v0/entity?id=a", "if-none-match: a\r\n", "", 400),
         (
             "PUT",
             "/v0/entity?id=a",
@@ -40,6 +40,7 @@ fn the_checks_are_made_in_the_documented_order() {
         ),
         // Then the body.
         ("PUT", "/v0/entity?id=a", "", "12345", 413),
+        ("PUT", "/v0/entity?id=a", "if-match: *\r\n", "12345", 413),
         ("PUT", "/v0/entity?id=a", "", "1234", 201),
     ] {
         let mut client = Client::connect(&node);

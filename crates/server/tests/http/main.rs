@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod batches;
 #[cfg(test)]
+mod conditions;
+#[cfg(test)]
 mod entities;
 #[cfg(test)]
 mod general;

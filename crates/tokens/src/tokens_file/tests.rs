@@ -24,6 +24,10 @@ fn a_token_has_the_rights_that_its_lines_name() {
     assert!(!rights.allow(Need::Write, RequestedKeys::Key(b"\xff\x01")));
     assert!((rights.metrics, rights.admin) == (true, false));
 
+    assert_eq!(token.expires_unix_ms, None);
+    let until = read(&with("expires = \"2026-11-28T01:00:00.5+01:00\"")).unwrap();
+    assert_eq!(until.next_expiry_unix_ms(), Some(1_795_824_000_500));
+
     let table = read(&with("")).unwrap();
     let token = table.find(&TokenHash::of(b"abc")).unwrap();
     assert_eq!(token.rights, Rights::default());
@@ -58,6 +62,12 @@ fn a_file_that_is_not_exactly_right_is_refused_in_a_line_that_says_where() {
         (with(&format!("read = [{many}]")), &["shop", "257 prefixes"]),
         (with(&format!("read = [\"{long}\"]")), &["4097 bytes"]),
         (with("admin = 1"), &["line 4", "boolean"]),
+        (with("expires = 5"), &["line 4", "string"]),
+        (
+            with("expires = \"in May\""),
+            &["shop", "expires is no time"],
+        ),
+        (with("expires = \"1969-12-31T00:00:00Z\""), &["expires"]),
         (with("admin = true\nadmin = true"), &["line 5", "duplicate"]),
         (with("").replace("ba78", "ba7"), &["shop", "63 characters"]),
         (with("").replace("ba78", "xa78"), &["shop", "hexadecimal"]),
@@ -123,6 +133,7 @@ fn a_stanza_is_read_as_what_it_was_written_from() {
             prefixes: prefixes.iter().map(|prefix| prefix.to_vec()).collect(),
             admin: !read_and_write,
             metrics: read_and_write,
+            expires_unix_s: None,
         };
         text.push_str(&stanza.to_string());
         let table = read(&text).unwrap_or_else(|error| panic!("{error}: {text}"));

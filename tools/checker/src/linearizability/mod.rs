@@ -5,7 +5,8 @@
 //! every read returns what the last write before it wrote (Herlihy and Wing,
 //! 1990). The contract promises that for operations with one pair of `ack` and
 //! `from`, `ack` being a majority, while all replicas answer; values with a time
-//! to live are excepted.
+//! to live are excepted. A conditional write compares and sets: it replaces what it expects, or
+//! finds something else.
 //!
 //! This module chooses the operations of a key that count and the moments
 //! between which each took effect; [`search`] searches for the order. It goes by
@@ -18,8 +19,9 @@ mod search;
 #[cfg(test)]
 mod tests;
 
-use crate::history::{Action, Content, History, Operation, OperationId, Outcome};
+use crate::history::{Action, Content, Expected, History, Operation, OperationId, Outcome};
 use crate::promise::{Promise, Violation};
+use base::Timestamp;
 use search::{Call, Effect, RegisterState, SearchResult, search};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -105,11 +107,30 @@ fn second_versions(history: &History, operations: &[(OperationId, &Operation)]) 
     violations
 }
 
+/// Which put each version is of, as far as clients know it.
+fn versions(operations: &[(OperationId, &Operation)]) -> BTreeMap<Timestamp, OperationId> {
+    let known = operations
+        .iter()
+        .filter_map(|(id, operation)| match operation.outcome() {
+            Some(Outcome::Written { version, .. }) if operation.request.action.is_put() => {
+                Some((version, *id))
+            }
+            Some(Outcome::Found {
+                version: Some(version),
+                content: Content::Value(put),
+                ..
+            }) => Some((version, put)),
+            _ => None,
+        });
+    known.collect()
+}
+
 /// The calls for which the search must find an order.
 ///
 /// A write that was not acknowledged may take effect at any later time, or never.
 /// If no read returned the value that it put, the write is left out: every order
-/// with it is also an order without it. If a read returned the value, the write
+/// with it is also an order without it, unless a conditional write has found
+/// something else than it expects. If a read returned the value, the write
 /// took effect before the first such read ended. Deletes that were not
 /// acknowledged remain, because no read says which delete it saw.
 fn calls(operations: &[(OperationId, &Operation)]) -> Vec<Call> {
@@ -125,6 +146,17 @@ fn calls(operations: &[(OperationId, &Operation)]) -> Vec<Call> {
             *first = completion.moment.0.min(*first);
         }
     }
+    let versions = versions(operations);
+    // What no operation of the history has written is never found.
+    let state_of = |expected, id| match expected {
+        Expected::Absent => RegisterState::Absent,
+        Expected::Version(version) => {
+            RegisterState::Value(versions.get(&version).copied().unwrap_or(id))
+        }
+    };
+    let finds_other = operations
+        .iter()
+        .any(|(_, operation)| operation.outcome() == Some(Outcome::NotMatched));
     let mut calls = Vec::new();
     for &(id, operation) in operations {
         let outcome = operation.outcome();
@@ -141,14 +173,39 @@ fn calls(operations: &[(OperationId, &Operation)]) -> Vec<Call> {
             (Action::Put { .. }, Some(Outcome::Written { .. })) => {
                 (Effect::Write(RegisterState::Value(id)), completed)
             }
-            (Action::Put { .. }, _) => match first_read.get(&id) {
-                Some(first) => (Effect::Write(RegisterState::Value(id)), Some(*first)),
-                None => continue,
-            },
+            (Action::Put { .. }, _) => {
+                let first = first_read.get(&id).copied();
+                if first.is_none() && !finds_other {
+                    continue;
+                }
+                (Effect::Write(RegisterState::Value(id)), first)
+            }
             (Action::Delete, Some(Outcome::Written { .. })) => {
                 (Effect::Write(RegisterState::Absent), completed)
             }
             (Action::Delete, _) => (Effect::Write(RegisterState::Absent), None),
+            (Action::PutIf(expected) | Action::DeleteIf(expected), Some(Outcome::NotMatched)) => {
+                (Effect::FindOther(state_of(expected, id)), completed)
+            }
+            (Action::PutIf(expected), outcome) => {
+                let completed_by = match outcome {
+                    Some(Outcome::Written { .. }) => completed,
+                    _ => first_read.get(&id).copied(),
+                };
+                if completed_by.is_none() && !finds_other {
+                    continue;
+                }
+                let written = RegisterState::Value(id);
+                (
+                    Effect::Replace(state_of(expected, id), written),
+                    completed_by,
+                )
+            }
+            (Action::DeleteIf(expected), outcome) => {
+                let is_written = matches!(outcome, Some(Outcome::Written { .. }));
+                let effect = Effect::Replace(state_of(expected, id), RegisterState::Absent);
+                (effect, completed.filter(|_| is_written))
+            }
         };
         calls.push(Call {
             id,

@@ -33,14 +33,20 @@ pub(super) enum Effect {
     Write(RegisterState),
     /// It reads this state.
     Read(RegisterState),
+    /// It finds another state.
+    FindOther(RegisterState),
+    /// It replaces the first state by the second one.
+    Replace(RegisterState, RegisterState),
 }
 
 impl Effect {
     /// The state after the operation; `None` if the operation cannot follow `state`.
-    fn after(self, state: RegisterState) -> Option<RegisterState> {
+    pub(super) fn after(self, state: RegisterState) -> Option<RegisterState> {
         match self {
             Self::Write(written) => Some(written),
             Self::Read(found) => (found == state).then_some(state),
+            Self::FindOther(other) => (other != state).then_some(state),
+            Self::Replace(expected, written) => (expected == state).then_some(written),
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use super::search::{Call, Effect, RegisterState, SearchResult, search, search_within};
 use super::{Linearizability, check_linearizability};
-use crate::history::{Action, Content, History, OperationId, Outcome, Request};
+use crate::history::{Action, Content, Expected, History, OperationId, Outcome, Request};
 use crate::promise::Promise;
 use base::{Random, SeededRandom, Timestamp};
 
@@ -228,6 +228,155 @@ fn other_pairs_and_times_to_live_are_left_out() {
     }
 }
 
+/// A history of conditional writes of one key with the pair 2/3, one line each: who expects what,
+/// what became of it, and when. Versions are the numbers of the lines from 1.
+fn conditional(lines: &[(Action, Outcome, u64, u64)]) -> History {
+    let mut history = History::default();
+    let mut moments: Vec<(u64, bool, usize)> = Vec::new();
+    for (index, (_, _, from, until)) in lines.iter().enumerate() {
+        moments.extend([(*from, true, index), (*until, false, index)]);
+    }
+    moments.sort_unstable();
+    for (_, is_invocation, index) in moments {
+        let (action, outcome, ..) = lines[index];
+        if is_invocation {
+            let request = Request {
+                client: 0,
+                node: 0,
+                key: 7,
+                action,
+                ack: 2,
+                from: 3,
+            };
+            assert_eq!(history.invoke(request, 0), OperationId(index));
+        } else {
+            history.complete(OperationId(index), outcome, 0);
+        }
+    }
+    history
+}
+
+#[test]
+fn a_conditional_write_compares_and_sets() {
+    let written = |number: u64| Outcome::Written {
+        version: Timestamp::from_u64(number),
+        acks: 2,
+    };
+    let if_at = |number: u64| Expected::Version(Timestamp::from_u64(number));
+    let found = |put: usize| Outcome::Found {
+        version: Some(Timestamp::from_u64(put as u64 + 1)),
+        content: Content::Value(OperationId(put)),
+        acks: 2,
+    };
+    let lost = Outcome::NotEnough { timestamp: None };
+    use Action::{DeleteIf, Get, PutIf};
+    let create = PutIf(Expected::Absent);
+    for (lines, is_right) in [
+        // Only one creates.
+        (
+            vec![
+                (create, written(1), 1, 4),
+                (create, Outcome::NotMatched, 2, 3),
+            ],
+            true,
+        ),
+        (
+            vec![(create, written(1), 1, 4), (create, written(2), 2, 3)],
+            false,
+        ),
+        // After the end of the other, the value is there.
+        (
+            vec![
+                (create, written(1), 1, 2),
+                (create, Outcome::NotMatched, 3, 4),
+            ],
+            true,
+        ),
+        (vec![(create, Outcome::NotMatched, 1, 2)], false),
+        // Of two that replace the same version, one does.
+        (
+            vec![
+                (create, written(1), 1, 2),
+                (PutIf(if_at(1)), written(2), 3, 6),
+                (PutIf(if_at(1)), Outcome::NotMatched, 4, 5),
+                (Get, found(1), 7, 8),
+            ],
+            true,
+        ),
+        (
+            vec![
+                (create, written(1), 1, 2),
+                (PutIf(if_at(1)), written(2), 3, 6),
+                (PutIf(if_at(1)), written(3), 4, 5),
+            ],
+            false,
+        ),
+        // It does not replace what it names.
+        (
+            vec![
+                (create, written(1), 1, 2),
+                (PutIf(if_at(9)), written(2), 3, 4),
+            ],
+            false,
+        ),
+        (
+            vec![
+                (create, written(1), 1, 2),
+                (DeleteIf(if_at(1)), written(2), 3, 4),
+                (create, written(3), 5, 6),
+            ],
+            true,
+        ),
+        (
+            vec![
+                (create, written(1), 1, 2),
+                (DeleteIf(if_at(1)), Outcome::NotMatched, 3, 4),
+            ],
+            false,
+        ),
+        // An unknown outcome may be an effect, once somebody has read it, or none.
+        (
+            vec![
+                (create, written(1), 1, 2),
+                (PutIf(if_at(1)), lost, 3, 4),
+                (Get, found(1), 5, 6),
+                (PutIf(if_at(1)), Outcome::NotMatched, 7, 8),
+            ],
+            true,
+        ),
+        (
+            vec![
+                (create, written(1), 1, 2),
+                (PutIf(if_at(1)), lost, 3, 4),
+                (Get, found(1), 5, 6),
+                (PutIf(if_at(1)), written(4), 7, 8),
+            ],
+            false,
+        ),
+        // A write that nobody has read may be what another one has found.
+        (
+            vec![
+                (create, written(1), 1, 2),
+                (PutIf(if_at(1)), lost, 3, 4),
+                (PutIf(if_at(1)), Outcome::NotMatched, 5, 6),
+            ],
+            true,
+        ),
+        (
+            vec![
+                (create, written(1), 1, 2),
+                (DeleteIf(if_at(1)), lost, 3, 4),
+                (create, written(3), 5, 6),
+            ],
+            true,
+        ),
+    ] {
+        let checked = check_linearizability(&conditional(&lines), 2, 3);
+        assert_eq!(checked.keys, 1);
+        assert_eq!(checked.violations.is_empty(), is_right, "{lines:?}");
+    }
+}
+
 #[test]
 fn a_search_with_too_many_states_gives_up() {
     let history = tell(&["A 1 20", "a 2 3", "B 4 5", "b 6 7", "a 8 9"]);
@@ -256,14 +405,15 @@ fn register(random: &SeededRandom, operations: usize, width: u64) -> Vec<Call> {
     let mut moment = 10 * width;
     for number in 0..operations {
         moment += 10;
-        let effect = match below(random, 5) {
+        let value = RegisterState::Value(OperationId(number));
+        let effect = match below(random, 7) {
             0 => Effect::Write(RegisterState::Absent),
-            1 | 2 => Effect::Write(RegisterState::Value(OperationId(number))),
+            1 | 2 => Effect::Write(value),
+            3 => Effect::Replace(state, value),
+            4 => Effect::FindOther(value),
             _ => Effect::Read(state),
         };
-        if let Effect::Write(written) = effect {
-            state = written;
-        }
+        state = effect.after(state).unwrap();
         calls.push(Call {
             id: OperationId(number),
             effect,
@@ -289,10 +439,7 @@ fn fits(calls: &[Call], left: &[usize], state: RegisterState) -> bool {
         let Call {
             effect, invoked, ..
         } = calls[call];
-        let after = match effect {
-            Effect::Write(written) => Some(written),
-            Effect::Read(found) => (found == state).then_some(state),
-        };
+        let after = effect.after(state);
         let mut rest = left.to_vec();
         rest.remove(index);
         invoked <= first_end && after.is_some_and(|after| fits(calls, &rest, after))

@@ -1,5 +1,6 @@
 //! Histories made by hand: for each promise one that keeps it and one that breaks it.
 
+mod conditions;
 mod expiry;
 mod tombstone_gc;
 

@@ -3,11 +3,11 @@
 use super::report;
 use clap::Args;
 use cli::failure::Failure;
+use cli::stdout::Output;
 use cli::text;
 use load::Run;
 use load::results::BreakingPoint;
 use serde::Serialize;
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use units::Columns;
 
@@ -40,12 +40,10 @@ pub(super) fn run(options: &CompareOptions) -> Result<(), Failure> {
     } else {
         table(&figures)
     };
-    // A closed stdout is no reason to fail.
-    let _ = io::stdout().write_all(text.as_bytes());
-    match &options.report {
-        Some(directory) => report::write(directory, "Comparison of runs", &runs),
-        None => Ok(()),
+    if let Some(directory) = &options.report {
+        report::write(directory, "Comparison of runs", &runs)?;
     }
+    Output::new(Failure::failed).print(text.as_bytes())
 }
 
 fn read(file: &Path) -> Result<Run, Failure> {

@@ -14,6 +14,7 @@ use crate::until_stopped::until_stopped;
 use cli::access;
 use cli::failure::Failure;
 use cli::progress::{Progress, Stage};
+use cli::stdout::Output;
 use cli::text::report_line;
 use load::results::Run;
 use load::{Error, Plan, summary};
@@ -152,18 +153,20 @@ impl LoadCommand<'_> {
     ) -> Result<(), Failure> {
         let json = self.options.json.as_deref();
         let is_json_on_stdout = json == Some(Path::new("-"));
-        // A closed output is no reason to fail.
-        let _ = if is_json_on_stdout {
-            io::stderr().write_all(text.as_bytes())
+        let printed = if is_json_on_stdout {
+            let _ = io::stderr().write_all(text.as_bytes());
+            Ok(())
         } else {
-            io::stdout().write_all(text.as_bytes())
+            print(text.as_bytes())
         };
+        // Whether somebody reads that or not, the measurement is kept.
         if let Some(file) = json {
             write_json(file, measured)?;
         }
         if let Some(directory) = &self.options.report {
             report(directory)?;
         }
+        printed?;
         if self.stop.load(Relaxed) {
             return Ok(());
         }
@@ -193,12 +196,15 @@ fn write_json(file: &Path, measured: &impl Serialize) -> Result<(), Failure> {
     let mut json = serde_json::to_vec_pretty(measured)
         .map_err(|error| Failure::failed(format!("cannot write JSON: {error}")))?;
     json.push(b'\n');
-    let written = if file == Path::new("-") {
-        io::stdout().write_all(&json)
-    } else {
-        std::fs::write(file, &json)
-    };
-    written.map_err(|error| cannot_write(file, &error))
+    if file == Path::new("-") {
+        return print(&json);
+    }
+    std::fs::write(file, &json).map_err(|error| cannot_write(file, &error))
+}
+
+/// Writes to stdout.
+fn print(bytes: &[u8]) -> Result<(), Failure> {
+    Output::new(Failure::failed).print(bytes)
 }
 
 fn failure(error: &Error) -> Failure {

@@ -5,7 +5,7 @@ use super::values::{MixOption, PauseOption, RateOption, SizesOption};
 use clap::{Args, Subcommand, ValueEnum};
 use cli::access::AccessOptions;
 use cli::failure::Failure;
-use cli::values::{Switch, TimeSpan, count, url};
+use cli::values::{Switch, TimeSpan, count, count_from, url};
 use cluster::NodeUrl;
 use load::Plan;
 use load::plan::{Ask, KeyChoice, Operation};
@@ -69,7 +69,7 @@ pub(crate) struct LoadOptions {
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan(Duration::from_secs(10)))]
     pub(crate) timeout: TimeSpan,
 
-    /// Operations and their weights for the workload 'mixed': put, insert, get, get-missing, delete, read-modify-write, scan [default: get=50,put=50]
+    /// Operations and their weights for the workload 'mixed': put, insert, get, get-missing, delete, read-modify-write, compare-and-set, scan [default: get=50,put=50]
     #[arg(long, value_name = "NAME=WEIGHT,…", help_heading = "Requests")]
     pub(crate) mix: Option<MixOption>,
     /// Number of keys
@@ -96,7 +96,7 @@ pub(crate) struct LoadOptions {
     )]
     pub(crate) value_bytes: SizesOption,
     /// Number of entities that a scan requests
-    #[arg(long, value_parser = count(1..=u64::MAX), value_name = "COUNT", default_value_t = 100, help_heading = "Requests")]
+    #[arg(long, value_parser = count_from(1), value_name = "COUNT", default_value_t = 100, help_heading = "Requests")]
     pub(crate) scan_limit: u64,
     /// How many replicas must answer [default: more than half of FROM]
     #[arg(long, value_name = "ACK", value_parser = count(1..=u8::MAX), requires = "from", help_heading = "Requests")]
@@ -105,7 +105,7 @@ pub(crate) struct LoadOptions {
     #[arg(long, value_name = "FROM", value_parser = count(1..=u8::MAX), help_heading = "Requests")]
     pub(crate) from: Option<u8>,
     /// Time to live of the values that are put [default: they do not expire]
-    #[arg(long, value_parser = count(1..=u64::MAX), value_name = "SECONDS", help_heading = "Requests")]
+    #[arg(long, value_parser = count_from(1), value_name = "SECONDS", help_heading = "Requests")]
     pub(crate) ttl: Option<u64>,
     /// Send this many operations in each request, as a batch [default: one, as a request of its own]
     #[arg(long, value_parser = count(1..=100_000_usize), value_name = "COUNT", help_heading = "Requests")]

@@ -48,7 +48,7 @@ impl StoreComparison {
     pub(crate) fn new(cluster: &LabCluster, keys: u64) -> Result<Self, Error> {
         let urls = cluster.nodes.iter().map(|node| node.url().to_owned());
         let mut comparison = Self {
-            client: Client::new(ANSWER_TIMEOUT),
+            client: Client::new(ANSWER_TIMEOUT)?,
             urls: urls.collect(),
             keys,
             unequal: VecDeque::new(),

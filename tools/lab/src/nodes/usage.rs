@@ -1,4 +1,4 @@
-//! The resources that a process has used, from `/proc`.
+//! The resources that a started process has used, from `/proc`.
 
 use std::ops::{AddAssign, Sub};
 use std::path::Path;

@@ -11,7 +11,7 @@
 //!                                    `first` and `last` are rows, too
 //! {{times FIGURE : FIGURE}}          their quotient: 3.42
 //! {{share FIGURE : FIGURE}}          the same in percent: 34%
-//! {{greater NUMBER : FIGURE : FIGURE}}  their quotient beside a study's, where a greater one
+//! {{greater NUMBER : FIGURE : FIGURE}}  their quotient beside an earlier store's, where a greater one
 //! {{smaller NUMBER : FIGURE : FIGURE}}  or a smaller one is better: better, alike or worse
 //! ```
 //!
@@ -103,9 +103,9 @@ impl Results {
             ("times", _) => text::ratio(quotient(rest)?),
             ("share", _) => text::percent(quotient(rest)?),
             ("greater" | "smaller", _) => {
-                let (study, figures) = rest.split_once(" : ")?;
-                let (study, ours) = (study.parse().ok()?, quotient(figures)?);
-                verdict(study, ours, word == "greater").to_owned()
+                let (earlier, figures) = rest.split_once(" : ")?;
+                let (earlier, ours) = (earlier.parse().ok()?, quotient(figures)?);
+                verdict(earlier, ours, word == "greater").to_owned()
             }
             _ => self.figure(wanted)?.to_owned(),
         })
@@ -139,16 +139,16 @@ fn list(items: &[String]) -> String {
     lines.join("\n")
 }
 
-/// Our ratio beside a study's, in a word.
-fn verdict(study: f64, ours: f64, is_greater_better: bool) -> &'static str {
+/// Our ratio beside an earlier store's, in a word.
+fn verdict(earlier: f64, ours: f64, is_greater_better: bool) -> &'static str {
     let better = if is_greater_better {
-        ours - study
+        ours - earlier
     } else {
-        study - ours
+        earlier - ours
     };
     if !ours.is_finite() {
         "not measured"
-    } else if better.abs() <= ALIKE * study.abs() {
+    } else if better.abs() <= ALIKE * earlier.abs() {
         "alike"
     } else if better > 0.0 {
         "better"

@@ -20,8 +20,8 @@ mod owners;
 mod placement;
 mod poller;
 mod recorder;
+mod request_source;
 mod schedule;
-mod source;
 mod worker;
 
 #[cfg(test)]
@@ -35,7 +35,7 @@ use crate::workload::choice::KeyCounters;
 use crate::workload::keys::KeySpace;
 use collector::Collector;
 use recorder::{Interval, Recorder};
-use source::RequestSource;
+use request_source::RequestSource;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};

@@ -61,6 +61,22 @@ impl RequestWriter {
         let _ = write!(to, "Content-Length: {bytes}\r\n\r\n");
     }
 
+    /// The same, if the value still has this tag; without one, if there is no value.
+    pub(crate) fn put_if(&self, key: &[u8], etag: Option<&[u8]>, bytes: usize, to: &mut Vec<u8>) {
+        to.extend_from_slice(b"PUT /v0/entity?id=");
+        to.extend_from_slice(key);
+        to.extend_from_slice(&self.after_put_key);
+        match etag {
+            Some(etag) => {
+                to.extend_from_slice(b"If-Match: ");
+                to.extend_from_slice(etag);
+            }
+            None => to.extend_from_slice(b"If-None-Match: *"),
+        }
+        // Writing to memory does not fail.
+        let _ = write!(to, "\r\nContent-Length: {bytes}\r\n\r\n");
+    }
+
     /// Appends a batch of these lines.
     pub(crate) fn batch(&self, lines: &[u8], to: &mut Vec<u8>) {
         to.extend_from_slice(&self.batch);
@@ -127,6 +143,18 @@ mod tests {
             written(&|to| expiring.put(b"key", 5, to)),
             "PUT /v0/entity?id=key&ttl=9&ack=2&from=3 HTTP/1.1\r\nHost: h:1\r\nContent-Length: 5\r\n\r\n"
         );
+        for (etag, condition) in [
+            (Some(&b"\"a\""[..]), "If-Match: \"a\""),
+            (None, "If-None-Match: *"),
+        ] {
+            assert_eq!(
+                written(&|to| writer.put_if(b"key", etag, 5, to)),
+                format!(
+                    "PUT /v0/entity?id=key&ack=2&from=3 HTTP/1.1\r\nHost: h:1\r\n{condition}\r\n\
+                     Content-Length: 5\r\n\r\n"
+                )
+            );
+        }
         assert_eq!(
             written(&|to| writer.batch(b"{}\n", to)),
             "POST /v0/batch?ack=2&from=3 HTTP/1.1\r\nHost: h:1\r\n\

@@ -47,6 +47,10 @@ pub(crate) struct ResponseDecoder {
     status: u16,
     is_last: bool,
     chunks: u64,
+    /// Whether the tag of an entity is kept.
+    keeps_etag: bool,
+    /// That tag, with its quotes.
+    etag: Option<Box<[u8]>>,
 }
 
 impl ResponseDecoder {
@@ -56,6 +60,8 @@ impl ResponseDecoder {
             status: 0,
             is_last: false,
             chunks: 0,
+            keeps_etag: false,
+            etag: None,
         }
     }
 
@@ -77,6 +83,16 @@ impl ResponseDecoder {
     /// The number of chunks of the body so far, without the empty last one.
     pub(crate) fn chunks(&self) -> u64 {
         self.chunks
+    }
+
+    /// Has the tag of the next response's entity kept.
+    pub(crate) fn keep_etag(&mut self) {
+        self.keeps_etag = true;
+    }
+
+    /// Takes the tag that was kept.
+    pub(crate) fn take_etag(&mut self) -> Option<Box<[u8]>> {
+        self.etag.take()
     }
 
     /// Whether the response is complete if the connection ends now.
@@ -167,6 +183,8 @@ impl ResponseDecoder {
                 is_chunked = header.value.eq_ignore_ascii_case(b"chunked");
             } else if header.name.eq_ignore_ascii_case("connection") {
                 self.is_last = header.value.eq_ignore_ascii_case(b"close");
+            } else if self.keeps_etag && header.name.eq_ignore_ascii_case("etag") {
+                self.etag = Some(header.value.into());
             }
         }
         self.state = match length {

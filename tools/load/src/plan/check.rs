@@ -113,7 +113,7 @@ impl Plan {
             "the keys of a batch have different owners: send batches to any node, not to the owner",
         )?;
         let is_single = |(operation, weight): &(Operation, f64)| {
-            *weight > 0.0 && matches!(operation, Operation::Scan | Operation::ReadModifyWrite)
+            *weight > 0.0 && (*operation == Operation::Scan || operation.writes_back())
         };
         demand(
             !self.operations.iter().any(is_single),

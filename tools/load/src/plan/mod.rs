@@ -137,19 +137,23 @@ pub enum Operation {
     Delete,
     /// `GET`, then `PUT` of a chosen key; its latency covers both.
     ReadModifyWrite,
+    /// The same, and the `PUT` has the condition that the value is still the one that was read; its
+    /// latency covers both. A `412` is a failure: another client was faster.
+    CompareAndSet,
     /// A scan from a chosen key.
     Scan,
 }
 
 impl Operation {
     /// All operations.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Put,
         Self::Insert,
         Self::Get,
         Self::GetMissing,
         Self::Delete,
         Self::ReadModifyWrite,
+        Self::CompareAndSet,
         Self::Scan,
     ];
 
@@ -157,10 +161,15 @@ impl Operation {
     /// another one is none.
     pub(crate) fn success_status(self) -> u16 {
         match self {
-            Self::Put | Self::Insert | Self::ReadModifyWrite => 201,
+            Self::Put | Self::Insert | Self::ReadModifyWrite | Self::CompareAndSet => 201,
             Self::Delete => 202,
             Self::Get | Self::GetMissing | Self::Scan => 200,
         }
+    }
+
+    /// Whether it reads a key before it writes it.
+    pub(crate) fn writes_back(self) -> bool {
+        matches!(self, Self::ReadModifyWrite | Self::CompareAndSet)
     }
 
     /// Its name in options and labels.
@@ -172,6 +181,7 @@ impl Operation {
             Self::GetMissing => "get-missing",
             Self::Delete => "delete",
             Self::ReadModifyWrite => "read-modify-write",
+            Self::CompareAndSet => "compare-and-set",
             Self::Scan => "scan",
         }
     }

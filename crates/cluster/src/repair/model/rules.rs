@@ -1,6 +1,7 @@
 //! The machines as the model runs them: as they are, or with one rule broken.
 
 use super::state::{AGAIN, CLOSED, State, at, is_dead, timestamp};
+use crate::layout::Epoch;
 use crate::repair::is_absent;
 use crate::repair::{
     Admission, Arriving, SESSION_IDLE_MAX, SessionRequest, StoreAction, StoreEvent, Token, Way,
@@ -77,7 +78,7 @@ impl Rules {
         let (event, now) = self.altered(store.machine.record().token, event);
         if let StoreEvent::Asked {
             token,
-            request: SessionRequest::Begin { members },
+            request: SessionRequest::Begin { epoch },
             ..
         } = event
             && token.is_resumed()
@@ -89,7 +90,7 @@ impl Rules {
                     attempt: 0,
                     ..token
                 };
-                (record.token, record.members, record.may_raise) = (token, members, true);
+                (record.token, record.epoch, record.may_raise) = (token, epoch, true);
             }
             record.may_raise |= is_same && self.has(Bug::ResumedAfterVoid);
         }
@@ -144,7 +145,7 @@ impl Rules {
                     if is_second && self.has(Bug::SessionNotForgottenDurably) {
                         let before = *disk;
                         *disk = record;
-                        (disk.token, disk.members) = (before.token, before.members);
+                        (disk.token, disk.epoch) = (before.token, before.epoch);
                         disk.may_raise = before.may_raise;
                     } else if !is_forgotten {
                         *disk = record;
@@ -168,10 +169,10 @@ impl Rules {
         };
         let mut token = token;
         match &mut request {
-            SessionRequest::Begin { members }
+            SessionRequest::Begin { epoch }
                 if self.has(Bug::NonOwnedShownBySessionOfAnotherList) =>
             {
-                *members = 0;
+                *epoch = Epoch::default();
             }
             SessionRequest::Close { are_all, .. } => {
                 *are_all |= self.has(Bug::UndecidedForgottenBySomeMembers);
@@ -308,13 +309,15 @@ impl Rules {
     pub(super) fn may_drop_non_owned(self, state: &State, number: usize) -> bool {
         let store = &state.stores[number];
         let shown = store.machine.record().non_owned;
-        let is_of_list = shown.members == u64::from(state.list)
+        let is_of_list = shown.epoch == Epoch::new(state.list.into())
             || self.has(Bug::NonOwnedBoundOfAnotherListBelieved)
             || self.has(Bug::NonOwnedShownBySessionOfAnotherList);
-        let below = match is_of_list {
-            _ if self.has(Bug::NonOwnedDroppedAboveThreshold) => at(CLOSED),
-            true => shown.below,
-            false => Timestamp::ZERO,
+        let below = if self.has(Bug::NonOwnedDroppedAboveThreshold) {
+            at(CLOSED)
+        } else if is_of_list {
+            shown.below
+        } else {
+            Timestamp::ZERO
         };
         !is_dead(store.held) && store.is_beyond(store.held) && timestamp(store.held) < below
     }

@@ -3,6 +3,7 @@
 use super::state::{
     AGAIN, CLOSED, Left, NONE, ReadRepair, State, Store, TOMBSTONE, VALUE, at, is_dead,
 };
+use crate::layout::Epoch;
 use crate::repair::{ShownBelow, StoreRecord, StoreState};
 use base::Timestamp;
 
@@ -122,7 +123,7 @@ impl Scenario {
         if self.has_one_behind {
             let shown = ShownBelow {
                 below: at(CLOSED),
-                members: 0,
+                epoch: Epoch::default(),
             };
             let record = StoreRecord {
                 closed: at(CLOSED),

@@ -7,6 +7,7 @@ use super::state::{
 };
 use super::steps::{Step, Steps, far_ahead};
 use crate::comparison::Pair;
+use crate::layout::Epoch;
 use crate::repair::session::Phase;
 use crate::repair::{
     Admission, Compared, Next, Session, SessionAction, SessionAnswer, SessionEvent, SessionRequest,
@@ -55,9 +56,9 @@ impl Steps<'_> {
             session: 1 + number as u64,
             attempt: 0,
         };
-        let members = state.list.into();
+        let epoch = Epoch::new(state.list.into());
         let up = [0, 1, 2].map(|number| (node(number), true));
-        let (machine, actions) = Session::start(token, members, up, None);
+        let (machine, actions) = Session::start(token, epoch, up, None);
         let mut next = state.clone();
         let shown_before = state.led.iter().flatten().any(|led| led.is_compared);
         next.led[number] = Some(Led {
@@ -85,9 +86,9 @@ impl Steps<'_> {
         }
         next.left.resumes -= 1;
         let token = led.machine.token().next_attempt();
-        let members = next.list.into();
+        let epoch = Epoch::new(next.list.into());
         let up = [0, 1, 2].map(|number| (node(number), true));
-        let (machine, actions) = Session::start(token, members, up, Some(shown));
+        let (machine, actions) = Session::start(token, epoch, up, Some(shown));
         led.machine = machine;
         led.asks = [None; 3];
         (led.is_compared, led.decides) = (is_compared, false);
@@ -367,12 +368,12 @@ impl Steps<'_> {
             }
             // With as many copies as stores no version is hidden by one that it does not meet.
             has_moved &= timestamp(newest) < below && self.scenario.has_few_copies();
-            match is_equal {
-                false => Compared::Unequal,
-                true if has_moved && !self.rules.has(Bug::MovedIsNotComparedAgain) => {
-                    Compared::Moved
-                }
-                true => Compared::Equal,
+            if !is_equal {
+                Compared::Unequal
+            } else if has_moved && !self.rules.has(Bug::MovedIsNotComparedAgain) {
+                Compared::Moved
+            } else {
+                Compared::Equal
             }
         } else {
             Compared::Unequal

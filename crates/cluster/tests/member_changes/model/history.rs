@@ -1,15 +1,13 @@
 //! What clients saw, and whether it is what they may rely on.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// A version: its timestamp, whose low byte is the write that it comes from. 0 is the value that was
-/// there before the first write.
+/// A version: its timestamp, whose low bits are the request that has allocated it. 0 is the value
+/// that was there before the first write.
 pub(crate) type Version = u64;
 
-/// The write that a version comes from.
-pub(crate) fn write_of(version: Version) -> u64 {
-    version & 0xff
-}
+/// How many bits of a version are the request.
+pub(crate) const REQUEST_BITS: u32 = 16;
 
 #[derive(Clone, Debug)]
 struct Event {
@@ -21,19 +19,58 @@ struct Event {
 
 #[derive(Clone, Debug)]
 enum Kind {
-    Write { write: u64, acknowledged: Version },
+    Write {
+        write: u64,
+        acknowledged: Version,
+    },
+    /// A conditional write has replaced the content of a write.
+    Swap {
+        of: u64,
+        by: u64,
+        acknowledged: Version,
+    },
     Read(Version),
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     events: Vec<Event>,
+    /// The write of which a version has the content, where it is not the one that has allocated it.
+    pub(crate) contents: BTreeMap<Version, u64>,
+    /// The versions on which conditional versions and those written anew were built.
+    pub(crate) bases: BTreeMap<Version, Version>,
 }
 
 impl History {
+    /// The write that a version comes from.
+    pub(crate) fn write_of(&self, version: Version) -> u64 {
+        let own = version & ((1 << REQUEST_BITS) - 1);
+        self.contents.get(&version).copied().unwrap_or(own)
+    }
+
+    /// A conditional write has replaced the content of the write `of`; without `acknowledged` it may
+    /// take effect at any time.
+    pub(crate) fn swapped(
+        &mut self,
+        of: u64,
+        by: u64,
+        acknowledged: Option<Version>,
+        begun: u64,
+        ended: u64,
+    ) {
+        let ended = acknowledged.map_or(u64::MAX, |_| ended);
+        let acknowledged = acknowledged.unwrap_or(0);
+        let kind = Kind::Swap {
+            of,
+            by,
+            acknowledged,
+        };
+        self.events.push(Event { kind, begun, ended });
+    }
+
     /// A write was acknowledged with this version.
     pub(crate) fn written(&mut self, version: Version, begun: u64, ended: u64) {
-        let write = write_of(version);
+        let write = self.write_of(version);
         let acknowledged = version;
         self.events.push(Event {
             kind: Kind::Write {
@@ -63,7 +100,9 @@ impl History {
 
     fn acks(&self) -> impl Iterator<Item = (Version, &Event)> {
         self.events.iter().filter_map(|event| match event.kind {
-            Kind::Write { acknowledged, .. } if event.ended < u64::MAX => {
+            Kind::Write { acknowledged, .. } | Kind::Swap { acknowledged, .. }
+                if event.ended < u64::MAX =>
+            {
                 Some((acknowledged, event))
             }
             _ => None,
@@ -73,12 +112,18 @@ impl History {
     fn answers(&self) -> impl Iterator<Item = (Version, &Event)> {
         self.events.iter().filter_map(|event| match event.kind {
             Kind::Read(version) => Some((version, event)),
-            Kind::Write { .. } => None,
+            Kind::Write { .. } | Kind::Swap { .. } => None,
         })
     }
 
     pub(crate) fn writes(&self) -> usize {
         self.acks().count()
+    }
+
+    pub(crate) fn swaps(&self) -> usize {
+        let is_swap =
+            |event: &&Event| matches!(event.kind, Kind::Swap { .. }) && event.ended < u64::MAX;
+        self.events.iter().filter(is_swap).count()
     }
 
     pub(crate) fn reads(&self) -> usize {
@@ -114,6 +159,18 @@ impl History {
                 return Some(format!("a read went back from {later:#x} to {version:#x}"));
             }
         }
+        for (version, _) in self.acks().chain(self.answers()) {
+            let Some(base) = self.bases.get(&version) else {
+                continue;
+            };
+            if let Some((skipped, _)) =
+                (self.acks()).find(|(other, _)| *base < *other && *other < version)
+            {
+                return Some(format!(
+                    "{version:#x} on {base:#x} has skipped {skipped:#x}"
+                ));
+            }
+        }
         None
     }
 
@@ -145,8 +202,9 @@ impl History {
             event.begun <= first_end
                 && match event.kind {
                     Kind::Write { write, .. } => self.has_order(done, write, seen),
+                    Kind::Swap { of, by, .. } => of == write && self.has_order(done, by, seen),
                     Kind::Read(version) => {
-                        write_of(version) == write && self.has_order(done, write, seen)
+                        self.write_of(version) == write && self.has_order(done, write, seen)
                     }
                 }
         })

@@ -1,32 +1,48 @@
-//! Writes and reads: the real machines, and the messages between them and the nodes.
+//! Writes and reads: the real machines, and the messages that they send.
 
 use super::Bug;
-use super::node::entry_of;
+use super::history::REQUEST_BITS;
 use super::world::World;
 use base::Timestamp;
 use cluster::layout::Epoch;
 use cluster::{
-    Decision, Miss, NodeId, PreferenceList, Quorum, Read, ReadAction, ReadActions, ReadEvent,
-    ReplicaIndex, Replicas, Round, WhichList, Write, WriteAction, WriteActions, WriteEvent,
+    ConditionalEvent, ConditionalWrite, Decision, Newest, NodeId, PreferenceList, Quorum, Read,
+    ReadAction, ReadActions, ReadEvent, ReplicaIndex, Replicas, Round, Settle, SettleEvent,
+    WhichList, Write, WriteAction, WriteActions, WriteEvent,
 };
 
 pub(crate) struct Operation {
-    coordinator: NodeId,
+    pub(crate) coordinator: NodeId,
     life: u32,
     /// The list by which it goes.
     pub(crate) epoch: Epoch,
-    nodes: PreferenceList,
-    machine: Machine,
-    begun: u64,
-    is_answered: bool,
+    pub(crate) nodes: PreferenceList,
+    pub(crate) machine: Machine,
+    pub(crate) begun: u64,
+    pub(crate) is_answered: bool,
+    /// The operation that waits for this one.
+    pub(crate) parent: Option<usize>,
     /// For a write: its number, and the versions that it has sent out.
-    write: u64,
+    pub(crate) write: u64,
     versions: Vec<u64>,
 }
 
-enum Machine {
+pub(crate) enum Machine {
     Write(Write),
     Read(Read),
+    Conditional {
+        write: ConditionalWrite,
+        /// The greatest version that a promise of this ballot named.
+        base: u64,
+        /// The version that it is to replace, and the write of which that has the content.
+        known: u64,
+        replaces: u64,
+    },
+    Settle {
+        settle: Settle,
+        /// What each replica has named as its newest version.
+        newest: Vec<u64>,
+    },
     Done,
 }
 
@@ -45,15 +61,35 @@ pub(crate) enum Message {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Request {
-    Write { round: Round, version: u64 },
-    Repair { version: u64 },
+    Write {
+        round: Round,
+        version: u64,
+    },
+    Repair {
+        version: u64,
+    },
     Read,
+    /// Forced where there is no base.
+    Prepare {
+        ballot: u64,
+        base: Option<u64>,
+    },
+    Accept {
+        ballot: u64,
+        version: u64,
+        settles: bool,
+    },
+    Release {
+        ballot: u64,
+    },
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     Write(WriteEvent),
     Read(ReadEvent),
+    Conditional(ConditionalEvent),
+    Settle(SettleEvent, u64),
 }
 
 impl Message {
@@ -61,19 +97,6 @@ impl Message {
         match self {
             Self::Request { operation, .. } | Self::Answer { operation, .. } => *operation,
         }
-    }
-}
-
-/// The event that a coordinator gets instead of the answer to a request.
-fn missed(replica: ReplicaIndex, request: Request, why: Miss) -> Event {
-    match request {
-        Request::Write { round, .. } => Event::Write(WriteEvent::Missed {
-            round,
-            replica,
-            why,
-        }),
-        Request::Repair { .. } => Event::Read(ReadEvent::RepairMissed { replica, why }),
-        Request::Read => Event::Read(ReadEvent::Missed { replica, why }),
     }
 }
 
@@ -110,7 +133,7 @@ impl World {
     }
 
     /// The quorum of a request that goes by a list.
-    fn quorum_of(&self, epoch: Epoch, is_read: bool) -> (PreferenceList, Quorum) {
+    pub(crate) fn quorum_of(&self, epoch: Epoch, is_read: bool) -> (PreferenceList, Quorum) {
         let replicas = self.replicas;
         let (nodes, quorum) = self.placements_of(epoch).for_request(&self.key, replicas);
         if !quorum.is_of_two() {
@@ -146,7 +169,7 @@ impl World {
         let (nodes, quorum) = self.quorum_of(epoch, false);
         self.writes += 1;
         let write = self.writes;
-        let version = self.rng.u64(2..60) << 8 | write;
+        let version = self.rng.u64(2..60) << REQUEST_BITS | write;
         let mut actions = WriteActions::new();
         let timestamp = Timestamp::from_u64(version);
         let machine = Write::start(quorum, timestamp, |_| None, &mut actions);
@@ -156,7 +179,19 @@ impl World {
         self.act_on_write(operation, &actions);
     }
 
-    pub(crate) fn begin_read(&mut self, coordinator: NodeId) {
+    /// A version of an operation that is neither a write nor a read, above this one.
+    pub(crate) fn next_version(&mut self, above: Timestamp) -> u64 {
+        self.writes += 1;
+        let time = self.rng.u64(2..60);
+        time.max((above.as_u64() >> REQUEST_BITS) + 1) << REQUEST_BITS | self.writes
+    }
+
+    pub(crate) fn next_moment(&mut self) -> u64 {
+        self.moment += 1;
+        self.moment
+    }
+
+    pub(crate) fn begin_read(&mut self, coordinator: NodeId, parent: Option<usize>) {
         let epoch = self.node(coordinator).epoch;
         let (nodes, quorum) = self.quorum_of(epoch, true);
         let mut preference: Vec<ReplicaIndex> = quorum.indexes().collect();
@@ -165,10 +200,16 @@ impl World {
         let mut actions = ReadActions::new();
         let machine = Read::start(quorum, preference, &mut actions);
         let operation = self.enter(coordinator, nodes, Machine::Read(machine));
+        self.operations[operation].parent = parent;
         self.act_on_read(operation, &actions);
     }
 
-    fn enter(&mut self, coordinator: NodeId, nodes: PreferenceList, machine: Machine) -> usize {
+    pub(crate) fn enter(
+        &mut self,
+        coordinator: NodeId,
+        nodes: PreferenceList,
+        machine: Machine,
+    ) -> usize {
         self.moment += 1;
         let node = self.node(coordinator);
         let operation = Operation {
@@ -179,6 +220,7 @@ impl World {
             machine,
             begun: self.moment,
             is_answered: false,
+            parent: None,
             write: 0,
             versions: Vec::new(),
         };
@@ -186,7 +228,7 @@ impl World {
         self.operations.len() - 1
     }
 
-    fn send(&mut self, operation: usize, replica: ReplicaIndex, request: Request) {
+    pub(crate) fn send(&mut self, operation: usize, replica: ReplicaIndex, request: Request) {
         self.messages.push(Message::Request {
             operation,
             replica,
@@ -194,83 +236,7 @@ impl World {
         });
     }
 
-    /// A message arrives, or is lost.
-    pub(crate) fn deliver(&mut self, message: usize) {
-        match self.messages.swap_remove(message) {
-            Message::Request {
-                operation,
-                replica,
-                request,
-            } => {
-                let event = self.serve(operation, replica, request);
-                self.messages.push(Message::Answer { operation, event });
-            }
-            Message::Answer { operation, event } => self.step(operation, event),
-        }
-    }
-
-    /// What the answer to a request is.
-    fn serve(&mut self, operation: usize, replica: ReplicaIndex, request: Request) -> Event {
-        let Operation {
-            coordinator,
-            epoch,
-            ref nodes,
-            ..
-        } = self.operations[operation];
-        let target = nodes[replica.as_usize()];
-        if let Err(why) = self.reach(coordinator, target, epoch) {
-            return missed(replica, request, why);
-        }
-        let counts = self.node(target).is_voter || self.bug == Some(Bug::LostCounts);
-        let copies = self.replicas.from;
-        let store = &mut self.node_mut(target).store;
-        let event = match request {
-            Request::Write { round, version } => Event::Write(WriteEvent::Stored {
-                round,
-                replica,
-                newer_version: store.put(version),
-            }),
-            Request::Repair { version } => Event::Read(ReadEvent::Repaired {
-                replica,
-                newer_version: store.put(version),
-            }),
-            Request::Read => Event::Read(ReadEvent::Answered {
-                replica,
-                entry: entry_of(store.newest(), copies),
-                is_dead: false,
-                gc_threshold: Timestamp::ZERO,
-            }),
-        };
-        if !counts {
-            return missed(replica, request, Miss::Learner);
-        }
-        if self.loses() {
-            return missed(replica, request, Miss::Timeout);
-        }
-        event
-    }
-
-    /// Whether a node serves a request of another one that goes by a list, and why not.
-    fn reach(&mut self, from: NodeId, to: NodeId, epoch: Epoch) -> Result<(), Miss> {
-        let is_dead = self.list(epoch).dead().contains(to);
-        let node = self.node(to);
-        if !node.is_up || is_dead || self.loses() {
-            return Err(Miss::Timeout);
-        }
-        let node = self.node(to);
-        let is_member = self.list(node.epoch).live().contains(from);
-        let is_refused = !is_member && self.bug != Some(Bug::NoRefusal)
-            || epoch < node.floor && self.bug != Some(Bug::NoFloor);
-        if is_refused {
-            return Err(match self.bug {
-                Some(Bug::RestampRefused) => Miss::Refused,
-                _ => Miss::OtherEpoch,
-            });
-        }
-        Ok(())
-    }
-
-    fn step(&mut self, operation: usize, event: Event) {
+    pub(crate) fn step(&mut self, operation: usize, event: Event) {
         if !self.is_running(operation) {
             return;
         }
@@ -285,6 +251,12 @@ impl World {
                 read.step(event, &mut actions);
                 self.act_on_read(operation, &actions);
             }
+            (Machine::Conditional { .. }, Event::Conditional(event)) => {
+                self.step_conditional(operation, event);
+            }
+            (Machine::Settle { .. }, Event::Settle(event, named)) => {
+                self.step_settle(operation, event, named);
+            }
             _ => {}
         }
     }
@@ -295,6 +267,8 @@ impl World {
             Machine::Write(write) if write.awaits_half_time() => Event::Write(WriteEvent::HalfTime),
             Machine::Write(_) => Event::Write(WriteEvent::Deadline),
             Machine::Read(_) => Event::Read(ReadEvent::Deadline),
+            Machine::Conditional { .. } => Event::Conditional(ConditionalEvent::Deadline),
+            Machine::Settle { .. } => Event::Settle(SettleEvent::Deadline, 0),
             Machine::Done => return,
         };
         self.step(operation, event);
@@ -328,7 +302,7 @@ impl World {
 
     fn push(&mut self, operation: usize, above: Timestamp) {
         let write = self.operations[operation].write;
-        let version = ((above.as_u64() >> 8) + 1) << 8 | write;
+        let version = ((above.as_u64() >> REQUEST_BITS) + 1) << REQUEST_BITS | write;
         self.operations[operation].versions.push(version);
         let mut actions = WriteActions::new();
         if let Machine::Write(machine) = &mut self.operations[operation].machine {
@@ -365,24 +339,46 @@ impl World {
                     let version = freshest;
                     self.send(operation, replica, Request::Repair { version });
                 }
-                ReadAction::Reply(Decision::Enough { .. }) => {
-                    self.moment += 1;
-                    let begun = self.operations[operation].begun;
-                    self.operations[operation].is_answered = true;
-                    self.history.read(freshest, begun, self.moment);
+                ReadAction::Reply(decision) => {
+                    let is_enough = matches!(decision, Decision::Enough { .. });
+                    self.has_read(operation, is_enough.then_some(freshest));
                 }
                 // No store of this model forgets.
-                ReadAction::Reply(Decision::NotEnough { .. }) | ReadAction::Pause => {}
+                ReadAction::Pause => {}
                 ReadAction::Done => self.operations[operation].machine = Machine::Done,
             }
+        }
+    }
+
+    /// A read has its answer; [`None`] if too few replicas have answered.
+    fn has_read(&mut self, operation: usize, found: Option<u64>) {
+        self.moment += 1;
+        let Operation { begun, parent, .. } = self.operations[operation];
+        self.operations[operation].is_answered = true;
+        if let Some(parent) = parent {
+            let newest = found.map(|version| Newest {
+                timestamp: (version > 0).then(|| Timestamp::from_u64(version)),
+                is_value: version > 0,
+            });
+            self.step(parent, Event::Conditional(ConditionalEvent::Read(newest)));
+        } else if let Some(version) = found {
+            self.known = version;
+            self.history.read(version, begun, self.moment);
         }
     }
 
     /// Writes that never ended may take effect as well.
     pub(crate) fn end_operations(&mut self) {
         for operation in &self.operations {
-            if operation.write > 0 && !operation.is_answered {
-                self.history.failed(operation.write, operation.begun);
+            let Operation { write, begun, .. } = *operation;
+            if write == 0 || operation.is_answered {
+                continue;
+            }
+            match operation.machine {
+                Machine::Conditional { replaces, .. } => {
+                    self.history.swapped(replaces, write, None, begun, u64::MAX);
+                }
+                _ => self.history.failed(write, begun),
             }
         }
     }
@@ -390,6 +386,9 @@ impl World {
     /// Whether an operation waits for nothing but time.
     pub(crate) fn is_stuck(&self, operation: usize) -> bool {
         let mut messages = self.messages.iter();
-        self.is_running(operation) && !messages.any(|it| it.operation() == operation)
+        let mut all = 0..self.operations.len();
+        self.is_running(operation)
+            && !messages.any(|it| it.operation() == operation)
+            && !all.any(|it| self.operations[it].parent == Some(operation) && self.is_running(it))
     }
 }

@@ -4,7 +4,7 @@ use super::Bug;
 use super::node::Node;
 use super::world::{NAMES, World, member};
 use cluster::layout::{
-    Change, Epoch, JoinedStore, Joiner, Lists, MemberReport, Phase, Progress, Reports,
+    Change, ChangeProgress, Epoch, JoinedStore, Joiner, Lists, MemberReport, Phase, Reports,
 };
 use cluster::{NodeId, NodeSet, WhichList};
 
@@ -106,9 +106,11 @@ impl World {
                 let Session { newest, first, .. } = self.sessions[index];
                 let place = if stage == 2 { first } else { 1 - first };
                 let newest = newest[0].max(newest[1]);
-                if newest > 0 {
-                    self.node_mut(nodes[place]).store.put(newest);
+                if newest > 0 && self.node_mut(nodes[place]).store.put(newest).is_none() {
+                    // It waits for a promise.
+                    self.sessions[index].stage = stage;
                 }
+                self.wake(nodes[place]);
             }
             _ => {
                 let session = self.sessions.swap_remove(index);
@@ -254,7 +256,7 @@ impl World {
         let known = self.known();
         // Nodes that do not keep the key have nothing to be equal with.
         let known = self.with_facts_of_others(&known);
-        if let Progress::Ready(next) = self.last().progress(&known) {
+        if let ChangeProgress::Ready(next) = self.last().progress(&known) {
             self.decide(*next);
         }
     }
@@ -293,14 +295,14 @@ impl World {
     fn go_on_without_settling(&mut self) {
         let known = self.known();
         let known = self.with_facts_of_others(&known);
-        if let Progress::Ready(next) = self.last().progress(&known) {
+        if let ChangeProgress::Ready(next) = self.last().progress(&known) {
             let mut reports = known;
             for node in next.live().iter() {
                 let report = reports.of(node);
                 let epoch = next.epoch();
                 reports.record(node, MemberReport { epoch, ..report });
             }
-            if let Progress::Ready(stable) = next.progress(&reports) {
+            if let ChangeProgress::Ready(stable) = next.progress(&reports) {
                 self.decide(*next);
                 self.decide(*stable);
             }
@@ -329,7 +331,7 @@ impl World {
             };
             reports.record(node, report);
         }
-        if let Progress::Ready(next) = list.progress(&reports) {
+        if let ChangeProgress::Ready(next) = list.progress(&reports) {
             self.decide(*next);
         }
     }
@@ -349,6 +351,7 @@ impl World {
         let replicas = self.live_replicas();
         for (id, node) in self.nodes.iter_mut() {
             if !replicas.contains(&id) {
+                self.held.retain(|held| !held.is_at(id));
                 node.store = Default::default();
             }
         }
@@ -439,6 +442,7 @@ impl World {
         let operations_before = self.operations.len();
         match self.rng.u16(0..1_000) {
             0..10 => {
+                self.held.retain(|held| !held.is_at(id));
                 let node = self.node_mut(id);
                 node.is_up = false;
                 node.life += 1;
@@ -447,8 +451,10 @@ impl World {
                 let node = self.node_mut(id);
                 node.is_up = true;
                 node.floor = node.floor.max(node.epoch);
+                node.store.restart(node.epoch);
             }
             50..56 if may_lose => {
+                self.held.retain(|held| !held.is_at(id));
                 let node = self.node_mut(id);
                 node.store = Default::default();
                 node.is_voter = false;

@@ -1,8 +1,9 @@
 //! The nodes, the lists that were decided, and what happens next.
 
-use super::history::History;
+use super::history::{History, REQUEST_BITS};
 use super::node::Node;
 use super::operations::{Message, Operation};
+use super::serving::Held;
 use super::steps::{Rebuild, Session};
 use super::{Bug, Scenario};
 use base::ByteReader;
@@ -14,7 +15,7 @@ const STEPS: usize = 6_000;
 const OPERATIONS: usize = 26;
 const RUNNING_MAX: usize = 4;
 /// The value that is there before the first write.
-const FIRST: u64 = 1 << 8;
+const FIRST: u64 = 1 << REQUEST_BITS;
 pub(crate) const NAMES: [&str; 7] = ["a", "b", "c", "d", "e", "f", "g"];
 
 pub(crate) struct World {
@@ -29,6 +30,12 @@ pub(crate) struct World {
     pub(crate) nodes: NodeTable<Node>,
     pub(crate) operations: Vec<Operation>,
     pub(crate) messages: Vec<Message>,
+    /// What waits at nodes until a promise is gone.
+    pub(crate) held: Vec<Held>,
+    /// The version that a client was told of last.
+    pub(crate) known: u64,
+    /// How many requests of clients there were.
+    clients: usize,
     pub(crate) sessions: Vec<Session>,
     pub(crate) rebuilds: Vec<Rebuild>,
     /// What whoever goes on with the change has heard of the members.
@@ -61,7 +68,7 @@ impl World {
         let list = list.unwrap_or_else(|| panic!("the founders are no list"));
         let nodes = list.members().iter().map(|it| {
             let mut node = Node::new(list.epoch());
-            node.store.put(FIRST);
+            let _first = node.store.put(FIRST);
             (it.id, node)
         });
         let loss = if scenario.has_faults && rng.bool() {
@@ -79,6 +86,9 @@ impl World {
             lists: vec![list],
             operations: Vec::new(),
             messages: Vec::new(),
+            held: Vec::new(),
+            known: FIRST,
+            clients: 0,
             sessions: Vec::new(),
             rebuilds: Vec::new(),
             reports: Reports::default(),
@@ -164,14 +174,17 @@ impl World {
         let pace = self.scenario.pace;
         for _ in 0..STEPS {
             let running = self.running();
-            if self.operations.len() == OPERATIONS && running.is_empty() {
+            if self.clients == OPERATIONS && running.is_empty() {
                 break;
             }
-            if running.len() < RUNNING_MAX
-                && self.operations.len() < OPERATIONS
-                && self.rng.u8(0..16) == 0
-            {
+            let own = running
+                .iter()
+                .filter(|it| self.operations[**it].parent.is_none());
+            if own.count() < RUNNING_MAX && self.clients < OPERATIONS && self.rng.u8(0..16) == 0 {
                 self.begin();
+            }
+            if self.scenario.conditional > 0 && self.rng.u8(0..100) == 0 {
+                self.settle_stale();
             }
             let next = self.rng.u8(0..100);
             let sessions = pace.requests + pace.sessions;
@@ -196,21 +209,30 @@ impl World {
         operations.filter(|it| self.is_running(*it)).collect()
     }
 
-    /// A client's request comes to a node that believes it is a member.
-    fn begin(&mut self) {
+    /// The nodes that are up and believe that they are members.
+    pub(crate) fn believers(&self) -> Vec<NodeId> {
         let believe = self
             .nodes
             .iter()
             .filter(|(id, node)| node.is_up && self.list(node.epoch).live().contains(*id));
-        let mut believe: Vec<NodeId> = believe.map(|(id, _)| id).collect();
+        believe.map(|(id, _)| id).collect()
+    }
+
+    /// A client's request comes to a node that believes it is a member.
+    fn begin(&mut self) {
+        let mut believe = self.believers();
         if self.rng.bool() && believe.iter().any(|it| self.is_slow(*it)) {
             believe.retain(|it| self.slow_node == Some(*it));
         }
         if let Some(coordinator) = self.choose(&believe) {
-            if self.rng.u8(0..100) < 45 {
+            self.clients += 1;
+            let conditional = self.scenario.conditional;
+            if conditional > 0 && self.rng.u8(0..100) < conditional {
+                self.begin_conditional(coordinator);
+            } else if self.rng.u8(0..100) < 45 {
                 self.begin_write(coordinator);
             } else {
-                self.begin_read(coordinator);
+                self.begin_read(coordinator, None);
             }
         }
     }
@@ -224,6 +246,9 @@ impl World {
             return;
         };
         let is_over = self.scenario.has_faults && self.rng.u8(0..100) == 0;
+        if !self.held.is_empty() && self.is_stuck(*operation) && !is_over {
+            return self.settle_stale();
+        }
         if self.is_stuck(*operation) || is_over {
             self.time_passes(*operation);
         }

@@ -61,6 +61,11 @@ async function actOn(node, action) {
   return (await order(`/dev/nodes/${node}/${action}`, SUPERVISOR_MS_MAX)).done;
 }
 
+/** Adds a node. Gives how far that is once it has begun. */
+async function addNode() {
+  return (await order("/dev/add", SUPERVISOR_MS_MAX)).done;
+}
+
 /** Loads the first node over so many connections for some seconds. */
 function loadFirst(connections) {
   return order(`/dev/load/${connections}`, SUPERVISOR_MS_MAX);
@@ -125,6 +130,7 @@ const DEV_ACTIONS = {
   skew: { word: "Set its clock ahead", place: "skew" },
   unskew: { word: "Set its clock right", place: "skew" },
   wipe: { word: "Lose its disk", place: "wipe" },
+  remove: { word: "Remove it", place: "remove" },
 };
 
 /** The faults that a running node may have: how they are shown, given and taken back. */
@@ -141,7 +147,7 @@ function possibleActions({ state: what, faults }) {
   );
   return (
     {
-      running: ["kill", "stop", "freeze", ...ofFaults, "wipe"],
+      running: ["kill", "stop", "freeze", ...ofFaults, "wipe", ...(state.devNodes.length > 1 ? ["remove"] : [])],
       frozen: ["thaw", "kill"],
       stopped: ["start"],
     }[what] ?? []

@@ -28,14 +28,16 @@ class Problem extends Error {
  * Sends a request, and returns the answer if it is a success or a 304.
  *
  * @param {string} path path and query, on the node that answers
- * @param {{method?: string, accept?: string, body?: BodyInit, type?: string, wait?: number}} [options]
- *   `wait`: for how many milliseconds the answer may take
+ * @param {{method?: string, accept?: string, body?: BodyInit, type?: string, tag?: string|null,
+ *   wait?: number}} [options] `tag`: of the value that the request replaces, and no other; `wait`: for
+ *   how many milliseconds the answer may take
  * @returns {Promise<Response>}
  * @throws {Problem} for any other answer, and for none
  */
 async function ask(path, options = {}) {
   const headers = new Headers({ Accept: options.accept ?? "application/json" });
   if (options.type) headers.set("Content-Type", options.type);
+  if (options.tag) headers.set("If-Match", options.tag);
   for (;;) {
     const used = token;
     if (used) headers.set("Authorization", `Bearer ${used}`);

@@ -13,6 +13,11 @@ function counted(number, noun) {
   return `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
 }
 
+/** A text as a sentence begins. */
+function capitalized(text) {
+  return text.slice(0, 1).toUpperCase() + text.slice(1);
+}
+
 /** A number with about three digits: 1230 is `1.23 k`. */
 function short(number) {
   for (const [unit, word] of [
@@ -53,8 +58,8 @@ function micros(us) {
   return us >= 1e3 ? `${digits(us / 1e3)} ms` : `${digits(us)} µs`;
 }
 
-/** A span of time in its two greatest units. */
-function span(seconds) {
+/** A span of time in its greatest units: two, unless fewer are asked for. */
+function span(seconds, units = 2) {
   const whole = Math.max(0, Math.floor(seconds));
   const parts = [
     [Math.floor(whole / 86400), "d"],
@@ -65,7 +70,7 @@ function span(seconds) {
   const first = parts.findIndex(([number]) => number > 0);
   if (first < 0) return "0 s";
   return parts
-    .slice(first, first + 2)
+    .slice(first, first + units)
     .filter(([number]) => number > 0)
     .map(([number, unit]) => `${number} ${unit}`)
     .join(" ");

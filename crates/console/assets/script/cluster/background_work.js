@@ -11,7 +11,7 @@ function workOf(status) {
       ? `every ${span(repair[kind].interval_seconds)}`
       : "only on request";
     const last = repair[kind].last_end_unix_ms
-      ? `last ended ${ago(repair[kind].last_end_unix_ms, now)} after ${micros(repair[kind].last_duration_ms * 1000)}; ${count(repair[kind].clean)} clean, ${count(repair[kind].incomplete)} incomplete since the start`
+      ? `last ended ${ago(repair[kind].last_end_unix_ms, now)} after ${micros(repair[kind].last_duration_ms * 1000)}; ${count(repair[kind].succeeded)} succeeded, ${count(repair[kind].incomplete)} incomplete since the start`
       : "none has ended since the node started";
     const going = running
       ? [
@@ -61,7 +61,7 @@ function workOf(status) {
           : "automatic",
       ],
       [
-        "Share of time",
+        "Its share of time",
         `${Math.round(background.share * 100)}%`,
         background.share < 1 ? ": clients use the rest" : "",
       ],

@@ -49,7 +49,9 @@ function clusterMap(choose) {
     if (reachesNobody(state.view ?? state.status)) return member.state === "this node" ? ["cut", "reaches no other"] : ["unseen"];
     if (isOld(state)) return member.name === state.status.name ? ["stopped", "does not answer"] : ["frozen", ""];
     if (Object.hasOwn(MAP_STATES, member.state)) return [MAP_STATES[member.state], member.state];
-    return [member.replica_state === "learner" ? "learner" : "up"];
+    if (member.replica_state === "learner") return ["learner"];
+    const { lists } = state.members?.members.find(({ name }) => name === member.name) ?? {};
+    return ["up", { new: "joins", old: "leaves" }[lists] ?? ""];
   }
 
   return {

@@ -2,9 +2,9 @@
 
 /** The page of the cluster: what needs attention, the nodes, what they did lately, what goes on. */
 function clusterPage(root) {
-  const names = ["lead", "advice", "cards", "map", "charts", "nodes", "work"];
+  const names = ["lead", "advice", "change", "cards", "map", "charts", "nodes", "work"];
   const parts = names.map((name) => h("div", { class: `part-${name}` }));
-  const [lead, advice, cards, picture, charts, nodes, work] = parts;
+  const [lead, advice, change, cards, picture, charts, nodes, work] = parts;
   const choose = (name) => {
     const before = chosen;
     chosen = name;
@@ -35,6 +35,7 @@ function clusterPage(root) {
       const broken = unnoticed(seen);
       redraw(lead, broken.length > 0 ? unnoticedLead(broken) : isOld(state) ? oldLead(state.statusAt) : leadOf(seen));
       redraw(advice, isOld(state) ? null : adviceList(state));
+      redraw(change, isOld(state) ? null : memberChange(state));
       map.update(state);
       redraw(cards, h("h2", { class: "hidden" }, "Nodes"), nodeCards(state));
       redraw(nodes, peersTable(state, seen));

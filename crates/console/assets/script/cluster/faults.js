@@ -14,6 +14,7 @@ const DEV_MEANINGS = {
   skew: "Its clock is 90 minutes ahead.",
   unskew: "Its clock is right again.",
   wipe: "It starts again with nothing.",
+  remove: "The others get its data, then it ends.",
 };
 
 /** The panel beside the picture: what may be done to the node that was chosen. */
@@ -25,11 +26,12 @@ function faultPanel(choose) {
     { type: "button", "data-focus": "undo all", onclick: () => report(healAll()) },
     "Undo all",
   );
+  const add = h("button", { type: "button", "data-focus": "add", onclick: () => report(addNode()) }, "Add a node");
   const element = h(
     "section",
     { class: "faults", "aria-label": "Inject faults" },
     body,
-    h("p", { class: "row" }, heal),
+    h("p", { class: "row" }, heal, add),
     said,
   );
   let chosen = null;

@@ -82,7 +82,7 @@ function nodeCard(member, state, columns) {
       "p",
       { class: "card-what" },
       role ? mark(isOld(state) ? "idle" : (REPLICA_STATE_LEVELS[role] ?? "idle"), role.replace("_", " ")) : "replica state unknown",
-      status ? ` · ${status.version} · up for ${span(status.uptime_seconds)}` : "",
+      status ? ` · ${status.version} · up for ${span(status.uptime_seconds, 1)}` : "",
     ),
     figures.element,
     h(
@@ -179,8 +179,14 @@ function notDoing(member, { accounts, status, view }) {
   const said = last ? `Last heard ${new Date(last.at).toLocaleTimeString("sv-SE")}.` : "It says nothing of itself.";
   const seen = view ?? status;
   const hints = member.hints > 0 ? ` ${counted(member.hints, "hint")} ${member.hints === 1 ? "waits" : "wait"} for it on ${seen.name}.` : "";
-  const why = member.tls_failure ? ` ${seen.name} cannot connect to it: ${member.tls_failure.cause}.` : "";
-  return said + hints + why;
+  return said + hints + noTls(member, seen);
+}
+
+/** Why another node has no TLS connection to one, and what to do about it. */
+function noTls({ tls_failure: failure }, { name }) {
+  if (!failure) return "";
+  const { reason, cause, remedy } = failure;
+  return ` ${name} cannot connect to it (TLS: ${reason}): ${cause}. ${capitalized(remedy)}.`;
 }
 
 /** Where the console of a node is: that of this one is here. */

@@ -40,6 +40,8 @@ const NODE_STATES = {
   learner: "being rebuilt",
   unseen: "not seen from here",
   skewed: "clock 90 min ahead",
+  absent: "no member",
+  joining: "joins",
 };
 
 /** What a message carries, as a sign in it. */
@@ -98,7 +100,7 @@ function stageOf(nodes, { hasReader = true, choose = null } = {}) {
   const drawLink = ({ ends, line, messages }) => {
     const isYours = ends[0] === "you";
     const isCut = !isYours && ends.some((end) => is(end, "cut"));
-    const isAway = ends.some((end) => is(end, "stopped"));
+    const isAway = ends.some((end) => is(end, "stopped") || is(end, "absent"));
     const words = ["link", isYours && "own", isCut && "cut", isAway && "away", messages > 0 && "busy"];
     line.setAttribute("class", words.filter(Boolean).join(" "));
   };

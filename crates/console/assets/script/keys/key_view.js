@@ -31,6 +31,8 @@ function keyView(detail, named, state, changed) {
   let settle = null;
   // A text field changes ends of lines, and cannot hold all bytes: untouched, they stay.
   let original = ["", null];
+  /** The tag of the value that the field began with; null without a value. */
+  let tag = null;
 
   const value = h("div", { class: "value" });
   const where = h("div", { class: "where" });
@@ -109,6 +111,7 @@ function keyView(detail, named, state, changed) {
       if (text.value === original[0]) {
         text.value = words ?? "";
         original = [text.value, read.data];
+        tag = answer.headers.get("ETag");
       }
       if (words !== null && jsonOf(words) !== null) shown = "JSON";
       else if (words === null && read.data) shown = textOf(read.data) === null ? "hex" : "text";
@@ -116,6 +119,7 @@ function keyView(detail, named, state, changed) {
     } catch (problem) {
       if (mine !== loads) return;
       read = null;
+      if (problem.status === 404 && text.value === original[0]) tag = null;
       if (problem.status === 404) replace(value, absent(problem));
       else replace(value, failureReceipt("The key was not read", problem, state.status));
     }
@@ -239,8 +243,13 @@ function keyView(detail, named, state, changed) {
       { type: "button", "data-focus": "repair", onclick: readAll },
       `Read it from all ${nodes}`,
     );
-    if (stale === 0) return h("p", { class: "row" }, again);
+    const isChanging = replicas.some((replica) => replica.place_before || replica.place_after);
+    const both = isChanging
+      ? h("p", { class: "hint" }, "The members change: each node has a place before the change and one after it, and a request needs enough answers by both.")
+      : null;
+    if (stale === 0) return [both, h("p", { class: "row" }, again)];
     return [
+      both,
       h(
         "p",
         {},
@@ -272,12 +281,41 @@ function keyView(detail, named, state, changed) {
     const body = text.value === original[0] ? original[1] : text.value;
     if (body === null && read?.length)
       return replace(receipt, h("p", { class: "note" }, "Load the value first."));
-    await write(
+    const { ack, from } = pair ?? usualPair(nodes);
+    const replaces = 2 * ack > from ? tag : null;
+    const isStored = await write(
       "Stored",
       "Not stored",
-      { method: "PUT", body, type: "application/octet-stream" },
+      { method: "PUT", body, type: "application/octet-stream", tag: replaces },
       life,
       "it",
+    );
+    // What is in the field is no edit any more, and the next read may replace it.
+    if (isStored) original = [text.value, null];
+  }
+
+  /** Somebody else was faster: the reader says whose value stays. */
+  function changedReceipt(problem) {
+    const take = () => {
+      text.value = original[0];
+      receipt.replaceChildren();
+      load();
+    };
+    const overwrite = () => {
+      tag = problem.headers.get("ETag");
+      editor.requestSubmit();
+    };
+    return h(
+      "div",
+      { class: "receipt warn", role: "alert" },
+      h("h3", {}, "Changed meanwhile"),
+      h("p", {}, "Somebody has written this key since its value came into the field. Nothing was stored, and your text is still there."),
+      h(
+        "div",
+        { class: "row" },
+        h("button", { type: "button", "data-focus": "take", onclick: take }, "Take the new value"),
+        h("button", { type: "button", "data-focus": "overwrite", onclick: overwrite }, "Put mine all the same"),
+      ),
     );
   }
 
@@ -286,7 +324,9 @@ function keyView(detail, named, state, changed) {
     await write("Deleted", "Not deleted", { method: "DELETE" }, "", "the deletion");
   }
 
+  /** Returns whether it was acknowledged. */
   async function write(done, failed, request, extra, held) {
+    let isDone = false;
     settle = null;
     replace(receipt, h("p", { class: "note" }, "Waiting for the replicas …"));
     try {
@@ -295,9 +335,14 @@ function keyView(detail, named, state, changed) {
         accept: "*/*",
         wait: 60000,
       });
+      isDone = true;
       replace(receipt, successReceipt(done, answer.headers));
     } catch (problem) {
       const { timestamp } = problem.body;
+      if (problem.status === 412) {
+        replace(receipt, changedReceipt(problem));
+        return false;
+      }
       const show = (words) => replace(receipt, failureReceipt(failed, problem, state.status, words));
       show(null);
       if (timestamp) {
@@ -312,6 +357,7 @@ function keyView(detail, named, state, changed) {
     }
     changed();
     askAgain();
+    return isDone;
   }
 
   return { id, askAgain };
@@ -319,9 +365,10 @@ function keyView(detail, named, state, changed) {
 
 /** The table of replicas with what each of them holds. */
 function replicaTable(replicas) {
+  const isChanging = replicas.some((replica) => replica.place_before || replica.place_after);
   const columns = [
     "Node",
-    { text: "Place", number: true },
+    { text: isChanging ? "Place, after" : "Place", number: true },
     "It holds",
     "Written",
     "Version",
@@ -332,7 +379,7 @@ function replicaTable(replicas) {
     const timestamp = replica.version ? timestampOf(replica.version) : null;
     return [
       replica.name,
-      String(index + 1),
+      isChanging ? `${replica.place_before ?? "–"} → ${replica.place_after ?? "–"}` : String(index + 1),
       [held, replica.expires ? [" ", countdown(replica.expires)] : null],
       timestamp ? moment(timestamp.unixMs) : "–",
       replica.version ? h("code", {}, replica.version) : "–",

@@ -99,7 +99,7 @@ function failureReceipt(what, problem, status, held = null) {
     "div",
     { class: isWrite ? "receipt warn" : "receipt bad", role: "alert" },
     h("h3", {}, title),
-    h("p", {}, `${problem.message[0].toUpperCase()}${problem.message.slice(1)}.`),
+    h("p", {}, `${capitalized(problem.message)}.`),
     replicas.length > 0 &&
       h(
         "ol",

@@ -37,7 +37,7 @@ function profileSection() {
     } catch (problem) {
       const isOff = problem.status === 400 || problem.status === 404;
       said.textContent = isOff
-        ? "This node was started without --debug-endpoints."
+        ? "This node was started without --debug-endpoints. Restart it with that option; a local cluster with: kvorum dev -- --debug-endpoints"
         : `No profile: ${problem.message}.`;
     }
     button.disabled = false;

@@ -72,11 +72,14 @@ function tableOf(rows) {
       .split(/(?<!\\)\|/)
       .map((cell) => cell.trim()),
   );
-  return table(
+  const shown = table(
     cells[0].join(", "),
     cells[0],
     cells.slice(2).map((row) => row.map((cell) => inline(cell))),
   );
+  // Cells of text are long: on a phone three columns are as many as five of figures.
+  if (cells[0].length > 2) shown.querySelector("table").className = "wide";
+  return shown;
 }
 
 /** A list, whose items may hold blocks. */

@@ -44,6 +44,23 @@ const TOUR_TTL_SECONDS = 7200;
 /** The keys that the steps have stored, until they are deleted. */
 const tourKeys = new Set();
 
+/** The node that joins in a step, and leaves at its end. */
+const FOURTH = "node-4";
+
+/** Whether it was added, and has not left yet. */
+let isFourthHere = false;
+
+/** What is said once a change of the members has come to a phase. */
+const PHASES = {
+  copying: "The others bring it its part of the keys. Meanwhile a write needs two of three by the old list, and two of three by the new one.",
+  settling: "It has all that it lacked.",
+};
+
+/** Has the fourth node leave, if the page is about to end. */
+function dismissAtEnd() {
+  if (isFourthHere) lastRequest(`/dev/nodes/4/remove`, { method: "POST", body: "{}" });
+}
+
 /** Where a key is. */
 function entityPath(key) {
   return `/v0/entity?id=${encodeURIComponent(key)}`;
@@ -156,9 +173,80 @@ function castOf(names, stage, say) {
         stage.keep(name, 0);
       }
     },
+    /** Stores the same value under each key, without showing it. */
+    async store(name, keys, value, pair) {
+      say(`You ask ${name} to store ${counted(keys.length, "value")}, with ${pair.ack}/${pair.from}.`);
+      for (const key of keys) {
+        tourKeys.add(key);
+        await through(name, `${entityPath(key)}${pairQuery(pair)}&ttl=${TOUR_TTL_SECONDS}`, { method: "PUT", body: value });
+      }
+    },
+    /** Does something while so many clients store values through the first node. Gives what became of it. */
+    async underLoad(clients, work) {
+      say(`${count(clients)} clients store values through ${names[0]}, all the time.`);
+      let isOver = false;
+      const load = async () => {
+        while (!isOver) await loadFirst(clients);
+      };
+      stage.flow("you", names[0], clients);
+      const loaded = load().then(() => null, (problem) => problem);
+      try {
+        return await work();
+      } finally {
+        isOver = true;
+        const problem = await loaded;
+        stage.flow("you", names[0], 0);
+        if (problem) say(`The load has failed: ${problem.message}.`, "bad");
+      }
+    },
+    /** Adds the fourth node, and waits until it holds its part. */
+    async grow() {
+      isFourthHere = true;
+      say(`${FOURTH} starts, with an empty folder, and asks to join.`, "done");
+      stage.be(FOURTH, "joining");
+      await addNode();
+      let known = null;
+      await until(`${FOURTH} is a member, and has its part of the keys`, async () => {
+        const { members } = await (await through(names[0], "/v0/cluster", { accept: "application/json" })).json();
+        if (members.phase !== known && members.phase in PHASES) say(PHASES[members.phase], "done");
+        known = members.phase;
+        for (const name of names) stage.flow(name, FOURTH, known === "copying" ? 10 : 0);
+        return known === "stable" && members.members.some(({ name }) => name === FOURTH);
+      });
+      names.push(FOURTH);
+      states.set(FOURTH, "up");
+      stage.be(FOURTH, "up");
+    },
+    /** Of how many of these keys the fourth node is one of three replicas, and of how many it holds a value. */
+    async partOfFourth(keys) {
+      const part = { owned: 0, held: 0 };
+      for (const key of keys) {
+        const path = `/v0/replicas?id=${encodeURIComponent(key)}&versions=true`;
+        const { replicas } = await (await through(FOURTH, path, { accept: "application/json" })).json();
+        const place = replicas.findIndex(({ name }) => name === FOURTH);
+        if (place < 3) part.owned += 1;
+        if (replicas[place].kind === "value") part.held += 1;
+      }
+      return part;
+    },
+    /** Has the fourth node leave, if it was added. */
+    async shrink() {
+      if (!isFourthHere) return;
+      say(`${FOURTH} leaves: the others have all its data.`, "done");
+      await until(`${FOURTH} has left`, async () => {
+        if (!(await devNodes()).some(({ name }) => name === FOURTH)) return true;
+        // While it still joins, or leaves already, this is refused.
+        await actOn(4, "remove").catch(() => null);
+        return false;
+      });
+      isFourthHere = false;
+      names.splice(0, names.length, ...others(FOURTH));
+      stage.be(FOURTH, "absent");
+    },
     /** Heals what the step has broken, and shows what the nodes have of its last key then. */
     async end() {
       say("The step has ended. What it broke is being healed.", "done");
+      await cast.shrink();
       await cast.healed();
       if (looked) await cast.look(looked);
       say("All nodes are up and equal again.", "good");

@@ -15,6 +15,7 @@ function inTurn(work) {
 // Who closes the tab leaves no broken node and no keys behind.
 addEventListener("pagehide", () => {
   if (stepsBegun > 0) lastRequest("/dev/heal", { method: "POST", body: "{}" });
+  dismissAtEnd();
   for (const key of tourKeys) lastRequest(entityPath(key), { method: "DELETE" });
 });
 
@@ -45,9 +46,10 @@ function tourPage(root) {
       return;
     }
     const head = h("div", { class: "tour-head" }, stepList(index), tourProgress(startAgain));
-    const { title, lesson, question, answers, run, seen } = TOUR[index];
-    const names = (state.status?.cluster ?? []).map((member) => member.name);
-    const stage = stageOf(names);
+    const { title, lesson, question, answers, run, seen, grows } = TOUR[index];
+    const names = (state.status?.cluster ?? []).map((member) => member.name).filter((name) => name !== FOURTH);
+    const stage = stageOf(grows ? [...names, FOURTH] : names);
+    if (grows) stage.be(FOURTH, "absent");
     const log = h("ol", { class: "log", tabindex: "-1", "aria-live": "polite", "aria-label": "What happened" });
     const outcome = h("div", { class: "outcome", role: "status" });
     const button = h("button", { type: "button", class: "main", disabled: true, "aria-describedby": "choose-first" }, "Run the step");
@@ -95,7 +97,7 @@ function tourPage(root) {
 
     /** Runs the step, tells what came true, and heals what it broke. */
     async function runStep() {
-      const cast = castOf(names, stage, say);
+      const cast = castOf([...names], stage, say);
       try {
         await cast.healed();
         const truth = await run(cast);

@@ -22,7 +22,8 @@ const TOUR_END = [
  * `run` gets the cast of `castOf` and gives the index of the answer that came true.
  *
  * @type {Array<{title: string, lesson: string, question: string, answers: string[],
- *   run: (cast: Object) => Promise<number>, seen?: string}>} without `seen`, `run` sets `cast.seen`
+ *   run: (cast: Object) => Promise<number>, seen?: string, grows?: boolean}>} without `seen`, `run`
+ *   sets `cast.seen`; a step that `grows` has a fourth node
  */
 const TOUR = [
   {
@@ -236,6 +237,32 @@ const TOUR = [
       cast.seen = overloadSeen(first, few, many);
       if (many.stored < few.stored / 10) return 2;
       return many.refused > 0 ? 0 : 1;
+    },
+  },
+  {
+    title: "A fourth node",
+    grows: true,
+    lesson:
+      "One day three nodes are too few. A fourth one joins while the others serve: it takes its part of the keys, and each key still has three copies, now on three of four nodes.",
+    question:
+      "The nodes hold 40 values. While 16 clients store more through node-1, node-4 joins with an empty folder. What happens?",
+    answers: [
+      "Nobody can store anything until node-4 has its data",
+      "node-4 only gets what is stored from now on",
+      "The clients notice nothing, and node-4 gets about three quarters of the values",
+    ],
+    async run(cast) {
+      const [first] = cast.names;
+      const keys = Array.from({ length: 40 }, (_, index) => `tour/grow/${index + 1}`);
+      await cast.store(first, keys, "kept", THREE_OF_THREE);
+      const before = await cast.queued(first);
+      await cast.underLoad(16, () => cast.grow());
+      const after = await cast.queued(first);
+      const [stored, refused] = ["stored", "refused"].map((what) => after[what] - before[what]);
+      const { owned, held } = await cast.partOfFourth(keys);
+      cast.seen = `While node-4 joined, node-1 stored ${counted(stored, "value")} and refused ${refused === 0 ? "none" : count(refused)}. node-4 is one of the three replicas of ${owned} of the 40 keys, and holds ${held} of the values. It got them from the other nodes in the background, and what was stored meanwhile went to the old and to the new replicas. So any two of three still share a node with any other two, at every moment.`;
+      if (stored === 0) return 0;
+      return held < owned || owned === 0 ? 1 : 2;
     },
   },
 ];

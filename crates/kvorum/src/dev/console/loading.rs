@@ -5,7 +5,7 @@
 //! measures.
 
 use super::body::ConsoleBody;
-use super::reaching::{NodeConnection, Reach, ReachedNode};
+use super::forwarding::{NodeConnection, Reach, ReachedNode};
 use bytes::Bytes;
 use http_body::{Body, Frame};
 use hyper::body::Incoming;

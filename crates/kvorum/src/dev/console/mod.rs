@@ -5,6 +5,8 @@
 //! GET  /, /console/…            the console, as each node serves it
 //! GET  /dev/cluster             the nodes, and what was done to them
 //! POST /dev/nodes/2/kill        does something to a node, as 'kvorum dev kill 2' does
+//! POST /dev/add                 adds a node; answers once it joins
+//! POST /dev/nodes/4/remove      removes a node; answers once it leaves
 //! POST /dev/heal                takes back whatever was done to the nodes
 //! POST /dev/load/4096           loads the first node for some seconds, over so many connections
 //! any  /nodes/2/v0/…            passes a request on to a node
@@ -18,26 +20,32 @@
 //! Each connection carries one request, which is enough for one reader. When there are too many
 //! connections, the oldest one that has not shown the
 //! token is closed, so nobody without it can keep the reader out.
+//!
+//! `passing` forwards a request to a node, as `forwarding` reaches it; `answer` is what the console
+//! answers itself, `loading` its overload; `body` and `stream` fit hyper to it.
 
 mod answer;
 mod body;
+mod forwarding;
 mod loading;
 mod passing;
-mod reaching;
 mod stream;
 
-use super::control::{self, Supervisor};
+use super::actions::{NodeState, Supervisor};
+use super::control;
 use super::layout::ClusterLayout;
+use super::member_orders::{MemberOrder, MemberOrders};
+use super::nodes::Nodes;
 use crate::failure::Failure;
 use answer::Answer;
 use base::{OsRandom, Random};
 use console::Asset;
+use forwarding::{Reach, ReachedNode};
 use hyper::body::Incoming;
 use hyper::header::{HOST, HeaderMap, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, StatusCode};
-use reaching::{Reach, ReachedNode};
 use rustls::ClientConfig;
 use serde_json::json;
 use std::collections::VecDeque;
@@ -91,8 +99,7 @@ struct Cluster {
     address: SocketAddr,
     token: String,
     reach: Reach,
-    /// One for each node.
-    supervisors: Vec<Supervisor>,
+    members: MemberOrders,
 }
 
 impl DevConsole {
@@ -107,8 +114,8 @@ impl DevConsole {
         tls: Option<&Arc<ClientConfig>>,
     ) -> Result<Self, Failure> {
         let failed = |error| Failure::failed(format!("cannot serve the console: {error}"));
-        let is_of_a_node =
-            |address: SocketAddr| layout.nodes.iter().any(|node| node.address == address);
+        let nodes = layout.nodes();
+        let is_of_a_node = |address: SocketAddr| nodes.iter().any(|node| node.address == address);
         let any_port = (Ipv4Addr::LOCALHOST, 0);
         let mut listener = TcpListener::bind(any_port).await.map_err(failed)?;
         while is_of_a_node(listener.local_addr().map_err(failed)?) {
@@ -130,12 +137,12 @@ impl DevConsole {
     }
 
     /// Serves the console, forever.
-    pub(super) async fn serve(&self, supervisors: Vec<Supervisor>) {
+    pub(super) async fn serve(&self, members: MemberOrders) {
         let cluster = Cluster {
             address: self.address,
             token: self.token.clone(),
             reach: self.reach.clone(),
-            supervisors,
+            members,
         };
         let mut connections = Connections::default();
         loop {
@@ -270,20 +277,21 @@ impl Cluster {
     /// Answers a request, or has a node answer it.
     async fn answer(&self, request: Request<Incoming>) -> Answer {
         if let Some(asset) = asset_of(&request) {
-            return answer::file(asset, self.reach.nodes.len());
+            return answer::file(asset, self.nodes().list().len());
         }
         let path = request.uri().path().to_owned();
         let parts: Vec<&str> = path.splitn(4, '/').skip(1).collect();
         match (request.method().as_str(), parts.as_slice()) {
             ("GET", ["dev", "cluster"]) => self.nodes_page(),
             ("POST", ["dev", "nodes", order]) => self.carry_out(order).await,
+            ("POST", ["dev", "add"]) => self.change_members(MemberOrder::Add).await,
             ("POST", ["dev", "heal"]) => self.heal().await,
             ("POST", ["dev", "load", connections]) => self.load(connections).await,
             (_, ["nodes", number, _]) => {
                 match number.parse().ok().and_then(|number| self.node(number)) {
                     Some(node) => {
                         let target = &path["/nodes/".len() + number.len()..];
-                        passing::pass_on(request, target, &self.reach, node).await
+                        passing::pass_on(request, target, &self.reach, &node).await
                     }
                     None => answer::problem(StatusCode::NOT_FOUND, "there is no such node"),
                 }
@@ -292,32 +300,44 @@ impl Cluster {
         }
     }
 
+    fn nodes(&self) -> &Nodes {
+        self.members.nodes()
+    }
+
     /// A node by its number, from 1.
-    fn node(&self, number: usize) -> Option<&ReachedNode> {
-        self.reach.nodes.get(number.checked_sub(1)?)
+    fn node(&self, number: usize) -> Option<ReachedNode> {
+        self.nodes().get(number).map(ReachedNode::from)
     }
 
     /// The nodes, and what was done to them.
     fn nodes_page(&self) -> Answer {
-        let mut nodes = Vec::new();
-        let all = self.reach.nodes.iter().zip(&self.supervisors);
-        for (number, (node, supervisor)) in (1..).zip(all) {
-            let shown = supervisor.shown.borrow();
-            let (state, faults) = shown.split_once(' ').unwrap_or((&shown, ""));
-            let faults: Vec<&str> = faults.split_whitespace().collect();
-            nodes.push(json!({
-                "number": number, "name": node.name, "state": state, "faults": faults,
-            }));
-        }
+        let nodes = self.nodes().list();
+        let nodes: Vec<NodeState> = nodes.iter().map(Supervisor::state).collect();
         answer::json(&json!({"nodes": nodes}))
+    }
+
+    /// Has the members change, and answers once the change has begun. It goes on meanwhile.
+    async fn change_members(&self, order: MemberOrder) -> Answer {
+        let mut change = match self.members.begin(order) {
+            Ok(change) => change,
+            Err(why) => return answer::problem(StatusCode::CONFLICT, &why),
+        };
+        let ended = tokio::select! {
+            end = &mut change.end => end.unwrap_or_else(|_| Err("the cluster is stopping".to_owned())),
+            Ok(said) = change.said.wait_for(|said| !said.is_empty()) => Ok(said.clone()),
+        };
+        match ended {
+            Ok(line) => answer::json(&json!({"done": line})),
+            Err(why) => answer::problem(StatusCode::CONFLICT, &why),
+        }
     }
 
     /// Loads the first node, and answers when that has ended.
     async fn load(&self, connections: &str) -> Answer {
-        let Some(node) = self.reach.nodes.first() else {
+        let Some(node) = self.nodes().list().into_iter().next() else {
             return answer::problem(StatusCode::NOT_FOUND, "there is no node");
         };
-        match loading::load(&self.reach, node, connections).await {
+        match loading::load(&self.reach, &node.into(), connections).await {
             Ok(()) => answer::json(&json!({"done": "the load has ended"})),
             Err(why) => answer::problem(StatusCode::CONFLICT, &why),
         }
@@ -326,14 +346,14 @@ impl Cluster {
     /// Takes back whatever was done to the nodes. It goes on if the browser leaves meanwhile,
     /// because who closes the tour asks for it and does not wait.
     async fn heal(&self) -> Answer {
-        let supervisors = self.supervisors.clone();
+        let nodes = self.nodes().clone();
         // A task that was aborted has healed nothing for sure, and what the nodes are says so.
-        let _aborted = tokio::spawn(async move { heal_all(&supervisors).await }).await;
-        let all = self.reach.nodes.iter().zip(&self.supervisors);
+        let _aborted = tokio::spawn(async move { heal_all(&nodes).await }).await;
+        let all = self.nodes().list().into_iter();
         let broken: Vec<String> = all
-            .map(|(node, supervisor)| (node, supervisor.shown.borrow().clone()))
-            .filter(|(_, shown)| shown != WHOLE)
-            .map(|(node, shown)| format!("{} is {shown}", node.name))
+            .map(|node| (node.shown.borrow().clone(), node.name))
+            .filter(|(shown, _)| shown != WHOLE)
+            .map(|(shown, name)| format!("{name} is {shown}"))
             .collect();
         if broken.is_empty() {
             answer::json(&json!({"done": "all faults are undone"}))
@@ -347,7 +367,13 @@ impl Cluster {
         let Some((number, word)) = order.split_once('/') else {
             return answer::nothing();
         };
-        match control::carry_out(&format!("{word} {number}"), &self.supervisors).await {
+        if word == "remove" {
+            return match number.parse() {
+                Ok(number) => self.change_members(MemberOrder::Remove(Some(number))).await,
+                Err(_) => answer::nothing(),
+            };
+        }
+        match control::carry_out(&format!("{word} {number}"), self.nodes()).await {
             Ok(line) => answer::json(&json!({"done": line})),
             Err(line) => answer::problem(StatusCode::CONFLICT, &line),
         }
@@ -356,10 +382,11 @@ impl Cluster {
 
 /// Has the supervisors take back whatever was done to their nodes. What does not apply to a node
 /// is refused, so that a command that is still on its way to it is taken back as well.
-async fn heal_all(supervisors: &[Supervisor]) {
-    for number in 1..=supervisors.len() {
+async fn heal_all(nodes: &Nodes) {
+    for node in nodes.list() {
         for word in HEALING_ACTIONS {
-            let _refused = control::carry_out(&format!("{word} {number}"), supervisors).await;
+            let request = format!("{word} {}", node.number);
+            let _refused = control::carry_out(&request, nodes).await;
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::answer::{self, Answer};
 use super::body::ConsoleBody;
-use super::reaching::{Reach, ReachedNode};
+use super::forwarding::{Reach, ReachedNode};
 use hyper::body::Incoming;
 use hyper::header::{
     ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, IF_NONE_MATCH, TE,

@@ -1,5 +1,5 @@
 use super::*;
-use crate::layers::{self, LayeredOption};
+use crate::option_sources::{self, LayeredOption};
 use clap::CommandFactory;
 use std::ffi::OsString;
 use std::io;
@@ -46,6 +46,8 @@ fn every_option_reaches_the_node() {
         ("--cors-origin", "https://app.example"),
         ("--cluster", "n=http://localhost:8080"),
         ("--name", "n"),
+        ("--join", "http://localhost:8081"),
+        ("--zone", "rack-1"),
         ("--cluster-secret-file", "secret.txt"),
         ("--accept-data-loss", "on"),
         ("--drop-future-versions", "on"),
@@ -55,6 +57,11 @@ fn every_option_reaches_the_node() {
         ("--gc-grace", "11d"),
         ("--repair-interval", "off"),
         ("--full-repair-interval", "7m"),
+        ("--backup-target", "nas=/mnt/nas"),
+        (
+            "--backup-target",
+            "cloud=s3://bucket?endpoint=http://localhost:1",
+        ),
         ("--ack", "1"),
         ("--from", "1"),
         ("--tls-cert", "c.pem"),
@@ -99,6 +106,12 @@ fn every_option_reaches_the_node() {
             untouched = format!("{:?}", node(&with).unwrap());
             words = with;
             words.retain(|word| !word.starts_with(name));
+        }
+        if name == "--zone" {
+            // It goes with one of these.
+            let with = [&words[..], &["--join=http://localhost:8081"]].concat();
+            untouched = format!("{:?}", node(&with).unwrap());
+            words = with;
         }
         words.push(&word);
         let config = node(&words).unwrap();
@@ -366,7 +379,7 @@ fn the_shipped_configuration_is_valid_with_all_that_it_suggests() {
             Ok(if is_config { &text } else { "0123456789abcdef" }.to_owned())
         };
         let arguments = ["kvorum", "serve", "--config", "kvorum.toml"].map(OsString::from);
-        let parsed = layers::parse::<NodeProgram>(&arguments, [], &read).unwrap();
+        let parsed = option_sources::parse::<NodeProgram>(&arguments, [], &read).unwrap();
         let ServeCommand::Serve(options) = parsed.program.command;
         options.server_config(&read).unwrap();
     }

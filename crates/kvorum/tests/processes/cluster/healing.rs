@@ -7,7 +7,7 @@
     reason = "the folders belong to other processes, and failures are counted by the second"
 )]
 
-use crate::fixtures::cluster::{TestCluster, node_locations};
+use crate::fixtures::cluster::TestCluster;
 use crate::fixtures::generated_load::GeneratedLoad;
 use crate::support::{wait_until, wait_until_ok};
 use load::Plan;
@@ -121,22 +121,16 @@ fn wait_until_in_session(cluster: &TestCluster, node: usize) {
 }
 
 fn start_cluster() -> TestCluster {
-    let mut cluster = TestCluster::new(node_locations());
-    for node in &mut cluster.nodes {
-        let options = [
-            // A repair first waits for as long as requests may take.
-            "--timeout=3s",
-            "--durability",
-            "os",
-            "--hint-age-max",
-            "1s",
-            "--repair-interval",
-            "1s",
-        ];
-        node.options.extend(options.map(str::to_owned));
-    }
-    cluster.start_all();
-    cluster
+    TestCluster::start_with(&[
+        // A repair first waits for as long as requests may take.
+        "--timeout=3s",
+        "--durability",
+        "os",
+        "--hint-age-max",
+        "1s",
+        "--repair-interval",
+        "1s",
+    ])
 }
 
 #[test]

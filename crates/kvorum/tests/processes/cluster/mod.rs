@@ -1,5 +1,7 @@
 //! Three nodes as processes: what the others do while one is down, frozen, cut off or empty.
 
+mod backups;
+mod conditional_writes;
 mod frozen_scans;
 mod healing;
 mod lost_folder;

@@ -40,7 +40,7 @@ fn another_list_of_nodes_is_refused_and_the_line_says_what_to_do() {
         for more in [&[][..], &["--accept-data-loss"]] {
             let (code, line) = refusal(node, more);
             assert_eq!(code, Some(2), "{line}");
-            for word in ["a, b, c", "cannot join or leave", "the list that it had"] {
+            for word in ["a, b, c", "join by --join", "the list that it had"] {
                 assert!(line.contains(word), "{word}: {line}");
             }
         }

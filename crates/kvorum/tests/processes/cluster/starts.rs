@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 /// How often a cluster is started for the first time.
-const FIRST_STARTS: usize = 8;
+const FIRST_STARTS: usize = 4;
 
 /// How often a node is restarted.
-const RESTARTS: usize = 6;
+const RESTARTS: usize = 3;
 
 /// How often a round on a busy machine is repeated before the test fails.
 const REPEATS_MAX: usize = 40;

@@ -1,6 +1,6 @@
 //! Deleted data goes, as an operator sees it: docs/tutorial.md, "Delete, and see it go".
 
-use crate::fixtures::cluster::{ClusterNode, TestCluster, node_locations};
+use crate::fixtures::cluster::{ClusterNode, TestCluster};
 use crate::support::{kvorum, run_to_end, wait_until, wait_until_ok};
 use serde_json::Value;
 use std::process::Output;
@@ -47,18 +47,13 @@ fn bound_of(node: &ClusterNode) -> Option<u64> {
 
 #[test]
 fn a_tombstone_goes_once_the_gc_threshold_has_passed_it() {
-    let mut cluster = TestCluster::new(node_locations());
-    for node in &mut cluster.nodes {
-        let options = [
-            "--gc-grace=5s",
-            "--hint-age-max=1s",
-            "--clock-drift-max=2s",
-            "--repair-interval=off",
-            "--full-repair-interval=off",
-        ];
-        node.options.extend(options.map(str::to_owned));
-    }
-    cluster.start_all();
+    let mut cluster = TestCluster::start_with(&[
+        "--gc-grace=5s",
+        "--hint-age-max=1s",
+        "--clock-drift-max=2s",
+        "--repair-interval=off",
+        "--full-repair-interval=off",
+    ]);
     let mut connection = cluster[0].connect().unwrap();
     for (method, expected) in [("PUT", 201), ("DELETE", 202)] {
         wait_until_ok("all replicas to store it", || {

@@ -2,7 +2,7 @@
 //! killed, away for longer than the GC grace, and restored from an old copy. What was deleted
 //! never returns, and nothing of it is left in the end.
 
-use crate::fixtures::cluster::{ClusterNode, TestCluster, node_locations};
+use crate::fixtures::cluster::{ClusterNode, TestCluster};
 use crate::support::{copy_folder, kvorum, run_to_end, wait_until, wait_until_ok};
 use http_testing::Connection;
 
@@ -106,20 +106,15 @@ fn wait_until_collected(cluster: &TestCluster, up_to_unix_ms: u64) {
 
 #[test]
 fn a_day_of_deletes_ends_small_and_brings_nothing_back() {
-    let mut cluster = TestCluster::new(node_locations());
-    for node in &mut cluster.nodes {
-        let options = [
-            "--gc-grace=3s",
-            "--hint-age-max=1s",
-            "--clock-drift-max=1s",
-            "--repair-interval=1s",
-            "--full-repair-interval=2s",
-            // A store that lacks something is rebuilt once no request from before is left.
-            "--timeout=2s",
-        ];
-        node.options.extend(options.map(str::to_owned));
-    }
-    cluster.start_all();
+    let mut cluster = TestCluster::start_with(&[
+        "--gc-grace=3s",
+        "--hint-age-max=1s",
+        "--clock-drift-max=1s",
+        "--repair-interval=1s",
+        "--full-repair-interval=2s",
+        // A store that lacks something is rebuilt once no request from before is left.
+        "--timeout=2s",
+    ]);
 
     // Morning: the third node is copied with what is deleted later, and started once more,
     // so that the others know of a later start than the copy has.

@@ -51,6 +51,12 @@ fn a_saved_cluster_is_asked_unless_another_is_named() {
             "",
         ),
         (
+            &["get", "k"],
+            &[("KVORUM_CONTEXT", "nowhere")],
+            2,
+            "KVORUM_CONTEXT: there is no context nowhere",
+        ),
+        (
             &["context", "use", "live"],
             &[],
             0,

@@ -2,10 +2,11 @@
 //! say what to do, and a node that does not answer.
 
 use crate::support::{
-    Process, Watchdog, free_port, free_ports, kvorum, run_to_end, serve, started,
+    PROGRAM, Process, Watchdog, free_port, free_ports, kvorum, kvorum_by, run_to_end, serve,
+    started,
 };
 use std::io::Write;
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 /// Runs a command and waits for its end; `input` is its stdin.
 pub(crate) fn run(arguments: &[&str], input: &[u8]) -> Output {
@@ -27,6 +28,16 @@ pub(crate) fn succeed(arguments: &[&str], input: &[u8]) -> Vec<u8> {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {stderr}");
     output.stdout
+}
+
+/// What a command writes to a terminal, which makes `\r\n` of each line end. `script` gives it a
+/// pseudo terminal.
+fn on_terminal(arguments: &[&str]) -> String {
+    let line = [&[PROGRAM], arguments].concat().join(" ");
+    let command = &mut kvorum_by(Command::new("script"), &["-qec", &line, "/dev/null"]);
+    let output = run_to_end(command);
+    assert!(output.status.success(), "{line}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 /// The URL of the node on a port of this machine.
@@ -81,6 +92,10 @@ fn any_bytes_go_in_and_come_out() {
     // An empty value is a value.
     succeed(&["put", "empty", "", "--url", node], b"");
     assert_eq!(succeed(&["get", "empty", "--url", node], b""), b"");
+    // On a terminal a value ends its line; what ends with a line end does so already.
+    assert_eq!(on_terminal(&["get", "empty", "--url", node]), "\r\n");
+    let got = on_terminal(&["get", "--key-base64", "AP8=", "--url", node]);
+    assert_eq!(got, "of a file\r\n");
     let json = succeed(&["get", "k", "--json", "--url", node], b"");
     let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
     assert_eq!((&json["key"], &json["acks"]), (&"k".into(), &"1/1".into()));
@@ -263,4 +278,56 @@ fn several_keys_are_read_and_all_with_a_prefix_are_deleted() {
     assert_eq!(left, b"userx\tleft\n");
     let again = succeed(&[&delete[..], &["--yes"]].concat(), b"");
     assert_eq!(again, b"deleted: 0 keys\n");
+}
+
+/// What a command prints with `--json`, and its exit code.
+fn told(arguments: &[&str]) -> (Option<i32>, serde_json::Value) {
+    let output = run(arguments, b"");
+    let told = serde_json::from_slice(&output.stdout);
+    (output.status.code(), told.unwrap_or_default())
+}
+
+#[test]
+fn writes_with_conditions_have_exit_codes_of_their_own() {
+    let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
+    let _node = started(&mut serve(port, folder.path()), port);
+    let node = &*url(port);
+    let put = |value: &str, more: &[&str]| {
+        let words = ["put", "k", value, "--json", "--url", node];
+        told(&[&words[..], more].concat())
+    };
+    let (code, created) = put("one", &["--if-none-match", "*"]);
+    let etag = created["etag"].as_str().unwrap();
+    assert_eq!(code, Some(0), "{created}");
+    let (code, changed) = put("no", &["--if-none-match", "*"]);
+    assert_eq!((code, &changed["etag"]), (Some(6), &created["etag"]));
+    assert_eq!(changed["version"], created["version"]);
+    // A shell may have taken the quotes away.
+    let (code, replaced) = put("two", &["--if-match", etag.trim_matches('"')]);
+    assert_eq!(code, Some(0), "{replaced}");
+    let (code, got) = told(&["get", "k", "--json", "--url", node]);
+    assert_eq!((code, &got["etag"]), (Some(0), &replaced["etag"]));
+    let on_key = |command: &str, more: &[&str]| {
+        let words = [command, "k", "--json", "--url", node];
+        told(&[&words[..], more].concat())
+    };
+    let (code, _) = on_key("delete", &["--if-match", etag]);
+    assert_eq!(code, Some(6));
+    let (code, _) = on_key("touch", &["--ttl", "1h", "--if-match", etag]);
+    assert_eq!(code, Some(6));
+    let current = replaced["etag"].as_str().unwrap();
+    let (code, touched) = on_key("touch", &["--ttl", "1h", "--if-match", current]);
+    assert_eq!(code, Some(0), "{touched}");
+    let (_, got) = told(&["get", "k", "--json", "--url", node]);
+    assert_eq!(
+        (&got["value"], &got["etag"]),
+        (&"two".into(), &touched["etag"])
+    );
+    assert!(got["expires"].is_string(), "{got}");
+    let (code, _) = on_key("delete", &["--if-match", touched["etag"].as_str().unwrap()]);
+    assert_eq!(code, Some(0));
+    let (code, _) = on_key("touch", &[]);
+    assert_eq!(code, Some(6));
+    let (code, _) = put("v", &["--if-match", "*", "--retry-writes"]);
+    assert_eq!(code, Some(2));
 }

@@ -1,5 +1,6 @@
 //! The commands that speak with nodes, and how a wrong command line is refused.
 
+mod closed_stdout;
 mod contexts;
 mod hostile_node;
 pub(crate) mod keys;

@@ -208,3 +208,72 @@ fn a_token_goes_neither_over_the_network_in_clear_nor_into_other_hands() {
         assert!(!all.contains("hidden"), "{words}: {all}");
     }
 }
+
+#[test]
+fn all_nodes_share_a_token_until_it_is_revoked_also_one_that_was_down() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = free_ports(3);
+    let (_dev, _) = started_with(&["--tokens"], 3, port, folder.path());
+    let url = |node: u16| format!("http://127.0.0.1:{}", port + node);
+    let admin = folder.path().join("admin-token").display().to_string();
+    let run = |words: &str, token: &str| {
+        let words = format!("{words} --url {} --token-file {token}", url(0));
+        let output = run_to_end(&mut command(&words));
+        (output.status.code(), text(&output))
+    };
+    let (code, token) = run(
+        "admin token new --name reader --read --prefix cart/ --expires 1d",
+        &admin,
+    );
+    assert_eq!(code, Some(0), "{token}");
+    let reader = write(&folder.path().join("reader"), &token, 0o600);
+    let reads = |node: u16, key: &str| {
+        let words = format!("get {key} --url {} --token-file {reader}", url(node));
+        run_to_end(&mut command(&words)).status.code()
+    };
+    for node in 0..3 {
+        assert_eq!(reads(node, "cart/none"), Some(1), "{node}");
+        assert_eq!(reads(node, "other"), Some(5), "{node}");
+    }
+    // Nobody gives more than they have.
+    let operator = "admin token new --name operator --admin";
+    let (code, operator) = run(operator, &admin);
+    assert_eq!(code, Some(0), "{operator}");
+    let operator = write(&folder.path().join("operator"), &operator, 0o600);
+    let (code, said) = run("admin token new --name thief --read", &operator);
+    assert_eq!(code, Some(5), "{said}");
+    let (code, said) = run("admin token list", &operator);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        said.contains("read of cart/") && !said.contains("thief"),
+        "{said}"
+    );
+
+    let dev = |words: &str| {
+        let words = format!("dev {words} --data {}", folder.path().display());
+        assert!(run_to_end(&mut command(&words)).status.success(), "{words}");
+    };
+    dev("stop 3");
+    let (code, said) = run("admin token revoke reader", &operator);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("node-3 has not been told"), "{said}");
+    for node in 0..2 {
+        assert_eq!(reads(node, "cart/none"), Some(5), "{node}");
+    }
+    dev("start 3");
+    wait_until("the node to serve what it knew", || {
+        (reads(2, "cart/none") == Some(1)).then_some(())
+    });
+    let (code, said) = run("admin token list", &operator);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("revoked") && said.contains("node-3"),
+        "{said}"
+    );
+    let (code, said) = run("admin token sync", &operator);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(reads(2, "cart/none"), Some(5));
+    let (code, said) = run("admin token list", &operator);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!said.contains("reader"), "{said}");
+}

@@ -157,6 +157,24 @@ fn an_import_that_is_killed_goes_on_and_an_export_gives_back_every_byte() {
     );
     assert!(read(&out) == text && !partial.exists());
 
+    // Compressed, it is the same input.
+    for end in ["gz", "zst"] {
+        let packed = folder.path().join(format!("out.ndjson.{end}"));
+        let name = packed.to_str().unwrap();
+        succeed(&["export", name, "--url", &urls], b"");
+        assert!(read(&packed).len() < text.len(), "{end}");
+        let done = succeed(
+            &["import", name, "--json", "--ack", "3", "--url", &urls],
+            b"",
+        );
+        let done: serde_json::Value = serde_json::from_slice(&done).unwrap();
+        assert_eq!(done["stored"], 6000, "{end}");
+        succeed(&["export", name, "--overwrite", "--url", &urls], b"");
+    }
+    let name = out.to_str().unwrap();
+    succeed(&["export", name, "--overwrite", "--url", &urls], b"");
+    assert!(read(&out) == text);
+
     // A node is killed while a scan runs.
     let keys = || all.iter().filter(|entity| entity.key.starts_with(b"user/"));
     let arguments = ["scan", "--prefix", "user/", "--json", "--url", &urls];

@@ -107,7 +107,7 @@ fn the_console_obeys_only_those_who_have_its_token() {
 }
 
 /// The right answer to the question of each step, from 0.
-const TRUTHS: [usize; 7] = [1, 2, 0, 2, 0, 2, 0];
+const TRUTHS: [usize; 8] = [1, 2, 0, 2, 0, 2, 0, 2];
 
 #[test]
 fn the_tour_shows_what_it_says() {
@@ -129,15 +129,13 @@ fn the_tour_shows_what_it_says() {
         ".outcome .said",
         "Any two of the three share at least one node",
     );
-    // What was to be seen is what was measured.
-    browser.wait_for_text(".outcome", "% of that. It refused ");
     browser.evaluate("document.querySelector('#explanation').focus()");
     browser.type_text("Two pairs of three share one.");
     // What was predicted and explained stays on a certificate.
-    browser.wait_for_text(".progress", "7 of 7 steps, 7 as predicted");
-    browser.click(".outcome a[href='#/tour?step=8']");
-    browser.wait_for_text(".certificate", "7 of 7 predictions came true.");
-    browser.wait_for("document.querySelectorAll('.certificate .state.good').length === 7");
+    browser.wait_for_text(".progress", "8 of 8 steps, 8 as predicted");
+    browser.click(".outcome a[href='#/tour?step=9']");
+    browser.wait_for_text(".certificate", "8 of 8 predictions came true.");
+    browser.wait_for("document.querySelectorAll('.certificate .state.good').length === 8");
     let explained = "document.querySelector('.certificate textarea').value";
     assert_eq!(browser.evaluate(explained), "Two pairs of three share one.");
     // What the tour stored is deleted, and what its load stored expires.
@@ -158,6 +156,9 @@ fn take(browser: &mut Browser, truths: &[usize]) {
         match index + 1 {
             1 => assert_failed_write_is_seen(browser),
             4 => assert_repair_comes_before_the_answer(browser),
+            // What was to be seen is what was measured.
+            7 => browser.wait_for_text(".outcome", "% of that. It refused "),
+            8 => assert_a_node_has_come_and_gone(browser),
             _ => {}
         }
     }
@@ -174,6 +175,19 @@ fn assert_failed_write_is_seen(browser: &mut Browser) {
     browser.wait_for(
         "[...document.querySelectorAll('.held')].every((held) => held.textContent === 'three')",
     );
+}
+
+/// The step has ended once the node that has joined held its part; then it leaves.
+fn assert_a_node_has_come_and_gone(browser: &mut Browser) {
+    browser.wait_for_text(".outcome", "and refused none. node-4 is one of the three");
+    browser.wait_for_text(".log", "All nodes are up and equal again.");
+    let log = browser.evaluate("document.querySelector('.log').textContent");
+    let log = log.as_str().unwrap();
+    let at = |text: &str| log.find(text).unwrap_or_else(|| panic!("{text}: {log}"));
+    assert!(at("The others bring it its part") < at("It has all that it lacked."));
+    assert!(at("It has all that it lacked.") < at("node-4 leaves"));
+    browser.wait_for("document.querySelectorAll('.actor.up').length === 4");
+    browser.wait_for("document.querySelector('.actor.absent') !== null");
 }
 
 /// The picture has the repair where the text has it: before the reader gets the answer.

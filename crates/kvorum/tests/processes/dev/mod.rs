@@ -4,6 +4,7 @@
 mod commands;
 mod console;
 mod faults;
+mod members;
 mod pages;
 mod screenshots;
 
@@ -50,7 +51,12 @@ pub(crate) fn started_with(
     port: u16,
     data: &Path,
 ) -> (Process, String) {
-    let mut dev = Process::spawn(&mut dev_with(options, nodes, port, data));
+    started_by(&mut dev_with(options, nodes, port, data))
+}
+
+/// The same by a command.
+pub(crate) fn started_by(command: &mut Command) -> (Process, String) {
+    let mut dev = Process::spawn(command);
     let mut said = String::new();
     let mut stdout = BufReader::new(dev.child.stdout.take().unwrap());
     while !said.contains("admin status") {

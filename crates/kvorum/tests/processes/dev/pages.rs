@@ -371,7 +371,7 @@ fn a_tour_that_is_left_leaves_no_broken_node_and_no_key() {
     // The first step breaks a node, and heals it before the reader's eyes.
     take_step(&mut seen.browser, 1, 1);
     seen.browser
-        .wait_for_text(".progress", "1 of 7 steps, 1 as predicted");
+        .wait_for_text(".progress", "1 of 8 steps, 1 as predicted");
     seen.browser
         .wait_for("document.activeElement.matches('.outcome h3')");
     seen.browser
@@ -384,16 +384,16 @@ fn a_tour_that_is_left_leaves_no_broken_node_and_no_key() {
     // The prediction of the first time counts.
     take_step(&mut seen.browser, 1, 1);
     seen.browser
-        .wait_for_text(".progress", "1 of 7 steps, 1 as predicted");
+        .wait_for_text(".progress", "1 of 8 steps, 1 as predicted");
     // A reload keeps the score, until the reader starts again.
     seen.browser.evaluate("globalThis.isOld = true");
     seen.browser.call("Page.reload", &json!({}));
     seen.browser.wait_for("globalThis.isOld === undefined");
     seen.browser
-        .wait_for_text(".progress", "1 of 7 steps, 1 as predicted");
+        .wait_for_text(".progress", "1 of 8 steps, 1 as predicted");
     seen.browser.click(".progress button");
     seen.browser
-        .wait_for("document.querySelector('.progress').textContent === '7 steps'");
+        .wait_for("document.querySelector('.progress').textContent === '8 steps'");
     // The tab is closed while a node is stopped.
     seen.browser.click("fieldset label input");
     seen.browser.click(".telling button.main");
@@ -415,7 +415,7 @@ fn the_tour_and_what_breaks_nodes_fit_a_phone_a_tablet_and_a_desk() {
         seen.browser.prefer(scheme);
         for (page, drawn) in [
             ("tour?step=2", ".stage .actor"),
-            ("tour?step=8", ".certificate"),
+            ("tour?step=9", ".certificate"),
             ("cluster", ".faults button"),
         ] {
             seen.show(page);
@@ -440,7 +440,7 @@ fn axe_finds_nothing_serious_in_the_tour() {
         seen.browser.prefer(scheme);
         for (page, drawn) in [
             ("tour?step=1", ".stage .actor"),
-            ("tour?step=8", ".certificate"),
+            ("tour?step=9", ".certificate"),
             ("cluster", ".faults button"),
         ] {
             seen.show(page);

@@ -157,7 +157,7 @@ fn a_slow_request_is_logged_with_where_its_time_went() {
 
 #[test]
 fn a_token_is_printed_with_its_lines() {
-    let output = new_token(&["--name", "ops", "--admin", "--metrics"]);
+    let output = new_token(&["--name", "ops", "--admin", "--metrics", "--print"]);
     let text = String::from_utf8(output.stdout).unwrap();
     let (token, lines) = text.split_once("\n\n").unwrap();
     assert!(token.starts_with("kvorum_"), "{text}");

@@ -28,6 +28,8 @@ pub(super) enum EngineJob {
     Commit,
     /// End the gathering of this number, and commit.
     EndGathering(u64),
+    /// Refuse the writes that promises hold back for too long.
+    RefuseHeldBack,
     /// Take one step of a flush.
     Flush,
     /// Take one step of a compaction.
@@ -56,7 +58,7 @@ pub(super) enum EngineJob {
 impl EngineJob {
     fn class(self) -> JobClass {
         match self {
-            Self::Commit | Self::EndGathering(_) => JobClass::Commit,
+            Self::Commit | Self::EndGathering(_) | Self::RefuseHeldBack => JobClass::Commit,
             Self::Flush => JobClass::Flush,
             Self::Compact | Self::WakeCompaction(_) | Self::NoteDamage | Self::GiveUpIdle => {
                 JobClass::Compaction

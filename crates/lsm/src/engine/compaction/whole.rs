@@ -14,7 +14,7 @@ use super::merging::Replaced;
 use super::pick::{Pick, PickSettings, Reason, Walk, summarize};
 use crate::engine::core::Core;
 use crate::error::Error;
-use crate::waits::lock;
+use crate::locks::lock;
 use std::sync::Mutex;
 
 /// Where whole compactions stand.

@@ -18,13 +18,15 @@ use crate::engine::background::EngineJob;
 use crate::engine::health::failing::Work;
 use crate::engine::writes::committer::{Committer, LogPosition};
 use crate::engine::writes::newer_versions::NewerVersionChecks;
+use crate::engine::writes::promises::Promises;
 use crate::error::Error;
+use crate::locks::{lock, try_lock};
 use crate::memtable::Memtable;
 use crate::options::{Durability, Environment, Options};
-use crate::waits::{lock, try_lock};
 use crate::wal::{FreeSegments, SegmentPlace, SegmentWriter};
+use base::Hold;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -56,6 +58,8 @@ pub(in crate::engine) struct Log {
     segment: AtomicU64,
     /// The space that the committer's segment takes, in bytes.
     segment_bytes: AtomicU64,
+    /// How many promises the committer keeps.
+    promises_kept: Arc<AtomicUsize>,
 }
 
 impl Log {
@@ -67,6 +71,7 @@ impl Log {
         secret: u64,
         writer: SegmentWriter,
         next_sequence: u64,
+        promises: Promises,
         free_segments: Arc<FreeSegments>,
     ) -> Self {
         Self {
@@ -74,6 +79,7 @@ impl Log {
             folder: environment.folder.clone(),
             secret,
             memtable_bytes: options.memtable_bytes as u64,
+            promises_kept: promises.count(),
             segment: AtomicU64::new(writer.segment()),
             segment_bytes: AtomicU64::new(writer.allocated_bytes()),
             committer: Mutex::new(Committer {
@@ -86,10 +92,17 @@ impl Log {
                     options.newer_version_checks_kept,
                     next_sequence,
                 ),
+                promises,
+                hold: Hold::default(),
             }),
             spare: Mutex::new(None),
             free_segments,
         }
+    }
+
+    /// How many promises the store keeps.
+    pub(in crate::engine) fn promises_kept(&self) -> usize {
+        self.promises_kept.load(Relaxed)
     }
 
     /// The number that tags the groups of this store's log.
@@ -341,6 +354,26 @@ impl Log {
         if committer.writer.unsynced_bytes() == 0 {
             return Ok(());
         }
+        core.counters
+            .time_sync(&*core.environment.clock, || committer.sync())
+            .map_err(|error| core.poison(error))?;
+        core.acknowledged.note_synced(core.acknowledged.committed());
+        Ok(())
+    }
+
+    /// Logs the promises that the store keeps once more, and the greatest ballot of the past,
+    /// durably, so that the segments up to now may be freed.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::Poisoned`].
+    pub(in crate::engine) fn keep_promises(&self, core: &Core) -> Result<(), Error> {
+        let mut committer = self.lock();
+        let promises = committer.promises.logged(core.now());
+        if promises.is_empty() {
+            return Ok(());
+        }
+        core.health.check_poison()?;
+        core.with_reserve(|| committer.append_promises(&promises))?;
         core.counters
             .time_sync(&*core.environment.clock, || committer.sync())
             .map_err(|error| core.poison(error))?;

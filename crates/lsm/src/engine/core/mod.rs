@@ -14,20 +14,21 @@ use super::health::Health;
 use super::health::failing::{RETRY_DELAY, Work};
 use super::health::full_disk::RoomWatch;
 use super::snapshots::Snapshots;
+use super::snapshots::frozen::FrozenMemtables;
 use super::snapshots::held_scans::HeldScans;
 use super::table_set::changes::Changes;
 use super::table_set::damage::Damage;
 use super::table_set::{NotedRange, TableEdit, TableSet};
 use super::writes::closed_timestamp::ClosedTimestamp;
-use super::writes::ingests::Ingests;
+use super::writes::ingests_under_way::Ingests;
 use super::writes::outbox::Deliveries;
 use super::writes::queue::{Group, WriteQueue};
 use super::writes::write_rate::WriteRate;
 use crate::disk::DiskSpace;
 use crate::error::Error;
+use crate::locks::sites as wait_sites;
 use crate::memtable::Memtable;
 use crate::options::{Environment, Options};
-use crate::waits::sites as wait_sites;
 use base::Timestamp;
 use log::Log;
 use std::io;
@@ -57,6 +58,8 @@ pub(super) struct Core {
     pub(super) tables: TableSet,
     /// Owns the living snapshots.
     pub(super) snapshots: Snapshots,
+    /// Knows which memtables the snapshot of a backup waits for.
+    pub(super) frozen: FrozenMemtables,
     /// Owns what scans hold between their batches.
     pub(super) held_scans: HeldScans,
     /// Remembers what flushes have seen.
@@ -294,6 +297,13 @@ impl Core {
         if !self.health.is_full() || !self.health.may_begin() {
             return;
         }
+        let now = self.now();
+        let has_room = self.health.full_disk().has_room_for_reserve();
+        let is_due = watch.is_due(now, has_room);
+        let watch = watch.looked(has_room);
+        if !is_due {
+            return self.schedule_room_watch(watch);
+        }
         match self.health.full_disk().try_leave() {
             Ok(true) => {
                 tracing::info!("the disk has space again: puts are accepted");
@@ -305,13 +315,12 @@ impl Core {
             Err(error) => tracing::warn!(%error, "could not create the disk reserve; will try \
              again"),
         }
-        let now = self.now();
         // Compaction can make room of deletes only once they are in a table.
         let makes_room = |active: &Memtable| self.options.compaction && active.has_tombstones();
         let has_flushed = watch.is_flush_due(now) && self.log.freeze_early(self, makes_room);
         // There may be room now for a compaction that did not fit before.
         self.schedule_compaction(Duration::ZERO);
-        self.schedule_room_watch(watch.next(now, has_flushed));
+        self.schedule_room_watch(watch.acted(now, has_flushed));
     }
 
     /// Wakes a commit job that waits for a flush or a compaction.
@@ -329,6 +338,11 @@ impl Core {
             self.refuse_waiting(error);
             self.end_stall();
         }
+    }
+
+    /// For how long a promise may hold a write back: no request waits for it any more then.
+    pub(super) fn held_back_max(&self) -> Duration {
+        self.options.newer_version_checks_kept
     }
 
     /// Ends the writes that wait with an error.

@@ -11,7 +11,7 @@
 //! the folder is not there.
 
 use crate::error::Error;
-use crate::waits::lock;
+use crate::locks::lock;
 use base::LogLimiter;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

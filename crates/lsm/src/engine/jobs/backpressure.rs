@@ -115,8 +115,8 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::locks::lock;
     use crate::testing::{BlockingWrite, HookedDisk, MemoryDisk, SyncHook, environment};
-    use crate::waits::lock;
     use crate::{Engine, Options};
     use base::{Entry, Expiry, Timestamp};
     use std::io;

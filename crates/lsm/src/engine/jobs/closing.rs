@@ -48,7 +48,10 @@ impl Store {
     fn finish(&self) -> Result<(), Error> {
         let core = &self.core;
         core.queue.lock().close();
+        core.log.lock().hold.give_up();
         self.commit_waiting();
+        // What is left waits for promises.
+        core.refuse_waiting(&Error::Closed);
         core.health.close();
         core.held_scans.give_up_all();
         self.compactor.abandon(core);

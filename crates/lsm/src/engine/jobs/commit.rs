@@ -19,15 +19,15 @@ use crate::engine::store::Store;
 use crate::engine::writes::admission::Admission;
 use crate::engine::writes::committer::Committer;
 use crate::engine::writes::newer_versions::check;
-use crate::engine::writes::outbox::{Deliveries, Outbox, Outcome};
+use crate::engine::writes::outbox::{Applied, Deliveries, Outbox, Outcome};
 use crate::engine::writes::queue::{
     CommitStart, GROUP_BYTES_MAX, Group, QueueState, check_lengths, split_deletes,
 };
 use crate::engine::writes::write_rate::group_bytes_max;
 use crate::error::Error;
+use crate::locks::sites as wait_sites;
 use crate::memtable::memory_bytes;
 use crate::record::Record;
-use crate::waits::sites as wait_sites;
 use base::{Entry, Kind, Timestamp};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard};
@@ -69,6 +69,8 @@ enum CommitAttempt {
     Committed(usize),
     /// The active memtable is full and cannot be frozen yet.
     Stalled(Stall),
+    /// Commits are held off, for at most so long.
+    Held(Duration),
 }
 
 /// Submission.
@@ -169,7 +171,7 @@ impl Store {
             let Some(mut committer) = core.log.try_lock() else {
                 return false;
             };
-            if bytes > IN_PLACE_BYTES_MAX || !self.is_commit_brief(&committer, bytes) {
+            if bytes > IN_PLACE_BYTES_MAX || !self.is_commit_brief(&mut committer, bytes) {
                 return false;
             }
             self.commit_group(&mut committer, IN_PLACE_BYTES_MAX);
@@ -179,9 +181,10 @@ impl Store {
 
     /// Whether a group that takes `bytes` bytes of memory would be committed by
     /// a write to the system's memory and nothing else.
-    fn is_commit_brief(&self, committer: &Committer, bytes: usize) -> bool {
+    fn is_commit_brief(&self, committer: &mut Committer, bytes: usize) -> bool {
         let core = &self.core;
-        committer.is_append_brief(bytes)
+        committer.hold.left(core.now()).is_none()
+            && committer.is_append_brief(bytes)
             && !core
                 .log
                 .is_memtable_full(committer, &core.tables.load().active)
@@ -224,6 +227,10 @@ impl Store {
                         return;
                     }
                 }
+                CommitAttempt::Held(left) => {
+                    self.core.schedule_commits(left);
+                    return;
+                }
             }
         }
     }
@@ -259,7 +266,7 @@ impl Store {
     }
 
     /// Commits the writes that wait, on this thread. If a stall holds them back, this thread does
-    /// what ends it, or refuses them.
+    /// what ends it, or refuses them. While commits are held off it leaves them to a job.
     pub(in crate::engine) fn commit_waiting(&self) {
         loop {
             let progress = self.commit_group(&mut self.core.log.lock(), GROUP_BYTES_MAX);
@@ -267,6 +274,7 @@ impl Store {
                 CommitAttempt::Idle => return,
                 CommitAttempt::Committed(_) => {}
                 CommitAttempt::Stalled(stall) => self.relieve_or_refuse(stall),
+                CommitAttempt::Held(left) => return self.core.schedule_commits(left),
             }
         }
     }
@@ -280,6 +288,9 @@ impl Store {
         let core = &self.core;
         if core.queue.lock().is_empty() {
             return CommitAttempt::Idle;
+        }
+        if let Some(left) = committer.hold.left(core.now()) {
+            return CommitAttempt::Held(left);
         }
         let prepared = match core.health.check_poison() {
             Ok(()) => self.prepare_memtable(committer),
@@ -301,6 +312,7 @@ impl Store {
                 core.refuse(refused, &error);
             }
         }
+        self.sift(committer, &mut group);
         if !group.is_empty() {
             let logged = prepared.and_then(|_| self.log_group(committer, &mut group));
             match logged {
@@ -310,6 +322,64 @@ impl Store {
         }
         core.queue.lock().end_group();
         CommitAttempt::Committed(writes)
+    }
+
+    /// Takes out of a group what [promises](crate::engine::writes::promises) hold back, refuse or
+    /// end.
+    fn sift(&self, committer: &mut Committer, group: &mut Group) {
+        if committer.promises.concern_none_of(group) {
+            return;
+        }
+        let core = &self.core;
+        let now = core.now();
+        let sifted = committer.promises.sift(group, now);
+        let mut deliveries = Deliveries::new(sifted.refused.len() + sifted.released.len());
+        let mut queue = core.queue.lock();
+        let too_many = queue.hold_back(sifted.waiting, now);
+        for pending in sifted.released {
+            queue.let_go(pending.entry.key());
+            deliveries.add(pending.outbox, pending.ticket, Ok(Applied::Released));
+        }
+        let is_watched = queue.begin_watch();
+        drop(queue);
+        if is_watched {
+            core.background
+                .schedule(EngineJob::RefuseHeldBack, core.held_back_max());
+        }
+        self.refuse_overloaded(too_many);
+        for (pending, error) in sifted.refused {
+            deliveries.add(pending.outbox, pending.ticket, Err(error));
+        }
+        deliveries.send();
+    }
+
+    /// The job that refuses the writes that promises hold back for longer than a request waits: the
+    /// key cannot be settled, and they take the room of others.
+    pub(in crate::engine) fn refuse_held_back(&self) {
+        let core = &self.core;
+        let longest = core.held_back_max();
+        let mut queue = core.queue.lock();
+        let held = match core.now().checked_sub(longest) {
+            Some(until) => queue.take_held_back(until),
+            None => Group::new(),
+        };
+        let is_watched = queue.begin_watch();
+        drop(queue);
+        if is_watched {
+            core.background.schedule(EngineJob::RefuseHeldBack, longest);
+        }
+        self.refuse_overloaded(held);
+    }
+
+    fn refuse_overloaded(&self, writes: Group) {
+        if writes.is_empty() {
+            return;
+        }
+        let core = &self.core;
+        core.counters
+            .refused_overloaded
+            .fetch_add(writes.len() as u64, Relaxed);
+        core.refuse(writes, &Error::Overloaded);
     }
 
     /// Makes sure that the active memtable has room. Returns the stall that must end first.
@@ -346,7 +416,15 @@ impl Store {
                 *group = deletes;
                 core.refuse(puts, &Error::DiskFull);
             }
-            committer.append(group.iter().map(|pending| &pending.entry))
+            let promises = group
+                .iter()
+                .filter(|pending| !pending.admission.is_version());
+            let promises: Vec<Entry> = promises.map(|pending| pending.entry.clone()).collect();
+            let written = committer.append_promises(&promises)?;
+            let versions = group
+                .iter()
+                .filter(|pending| pending.admission.is_version());
+            Ok(written + committer.append(versions.map(|pending| &pending.entry))?)
         })?;
         if group.is_empty() {
             return Ok(());
@@ -367,7 +445,7 @@ impl Store {
         let core = &self.core;
         let state = core.tables.load();
         let had_tombstones = state.active.has_tombstones();
-        let writes = group.len() as u64;
+        let mut writes = 0;
         let mut bytes = 0;
         let mut bytes_in_memory = 0;
         let mut greatest = Timestamp::ZERO;
@@ -381,13 +459,26 @@ impl Store {
             let entry = pending.entry;
             let tag = entry.timestamp().as_u64();
             pending.stopwatch.stop_tagged(&wait_sites::COMMIT, tag);
+            if let Admission::Promise { epoch, .. } = pending.admission {
+                let replaced = committer.promises.make(&entry, epoch, now);
+                let promised = Applied::Promised { replaced };
+                deliveries.add(pending.outbox, pending.ticket, Ok(promised));
+                continue;
+            }
+            writes += 1;
             bytes += entry.data_bytes() as u64;
             bytes_in_memory += memory_bytes(&entry) as u64;
             greatest = greatest.max(entry.timestamp());
             let sequence = committer.issue_sequence();
             let record = Record { sequence, entry };
             let rivals = state.active.insert(&record);
-            let applied = check(&mut committer.newer_versions, &state, &record, rivals, now);
+            let promises = &committer.promises;
+            let is_overtaken = || promises.has_overtaken(&record.entry);
+            let checks = &mut committer.newer_versions;
+            let applied = check(checks, &state, &record, rivals, is_overtaken, now);
+            if committer.promises.stored(&record.entry, pending.admission) {
+                core.queue.lock().let_go(record.entry.key());
+            }
             deliveries.add(pending.outbox, pending.ticket, Ok(applied));
         }
         if !had_tombstones && state.active.has_tombstones() {

@@ -1,10 +1,15 @@
 //! The code of each job, and what else takes the whole store.
+//!
+//! `commit` is group commit, `backpressure` what slows, holds and refuses writers, `store_snapshot`
+//! the files for a backup, `set_aside` what an operator is to decide about, `statistics` and
+//! `closing` what their names say.
 
 pub(super) mod backpressure;
 pub(super) mod closing;
 pub(super) mod commit;
 pub(super) mod set_aside;
 pub(super) mod statistics;
+pub(super) mod store_snapshot;
 
 use super::background::{EngineJob, RunJob};
 use super::store::Store;
@@ -21,6 +26,7 @@ impl RunJob for Store {
         match job {
             EngineJob::Commit => self.run_commits(),
             EngineJob::EndGathering(number) => self.end_gathering(number),
+            EngineJob::RefuseHeldBack => self.refuse_held_back(),
             EngineJob::Flush => match self.flusher.run(core) {
                 Ok(true) => self.after_flush(),
                 Ok(false) => {}

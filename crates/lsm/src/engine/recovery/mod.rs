@@ -2,6 +2,7 @@
 //! nothing is left that a crash interrupted.
 
 pub(super) mod log;
+pub(super) mod restored;
 pub(super) mod tables;
 
 use super::background::folder_lock::FolderLock;
@@ -15,13 +16,15 @@ use super::flush::Flusher;
 use super::health::Health;
 use super::health::full_disk::{FullDisk, RoomWatch};
 use super::snapshots::Snapshots;
+use super::snapshots::frozen::FrozenMemtables;
 use super::snapshots::held_scans::HeldScans;
 use super::store::Store;
 use super::table_set::changes::Changes;
 use super::table_set::damage::Damage;
 use super::table_set::{Flushed, NotedRange, ReadState, TableFiles, TableSet, tell_tables};
 use super::writes::closed_timestamp::ClosedTimestamp;
-use super::writes::ingests::Ingests;
+use super::writes::ingests_under_way::Ingests;
+use super::writes::promises::Promises;
 use super::writes::queue::WriteQueue;
 use super::writes::write_rate::WriteRate;
 use crate::cache::BlockCache;
@@ -124,7 +127,8 @@ impl Store {
             begun => begun?,
         };
 
-        let mut frozen = Vec::new();
+        let mut frozen: Vec<Arc<Memtable>> = Vec::new();
+        let mut promises = Vec::new();
         let mut obsolete = BTreeMap::new();
         for (number, segment) in log.segments {
             let space = SegmentSpace {
@@ -132,6 +136,7 @@ impl Store {
                 filled_bytes: segment.end,
             };
             obsolete.insert(number, space);
+            promises.extend(segment.promises);
             if segment.entries.is_empty() {
                 continue;
             }
@@ -146,6 +151,20 @@ impl Store {
                 next_sequence += 1;
             }
             frozen.push(Arc::new(memtable));
+        }
+        let newest = |key: &[u8]| {
+            let newest = frozen.iter().filter_map(|memtable| memtable.newest(key));
+            newest.map(|entry| entry.timestamp()).max()
+        };
+        let now = environment.clock.monotonic();
+        let kept_for = options.newer_version_checks_kept;
+        let mut promises = Promises::recovered(promises, newest, kept_for, now);
+        let mut begun = begun;
+        let kept = promises.logged(now);
+        if !kept.is_empty() {
+            // The segments that hold them now may be removed below.
+            begun.append_promises(&kept)?;
+            begun.sync()?;
         }
         let active_segment = begun.segment();
         // The log goes on in the segment of the last memtable if there is no room for another.
@@ -213,6 +232,7 @@ impl Store {
             log_secret,
             begun,
             next_sequence,
+            promises,
             Arc::clone(&free_segments),
         );
         let files = TableFiles::new(&environment, &options, cache, manifest.next_table);
@@ -236,6 +256,7 @@ impl Store {
                 closed_timestamp: ClosedTimestamp::new(options.closed_timestamp),
                 tables,
                 snapshots,
+                frozen: FrozenMemtables::default(),
                 held_scans: HeldScans::default(),
                 changes: Changes::default(),
                 damage,

@@ -8,8 +8,8 @@
 
 use crate::engine::background::{Background, EngineJob};
 use crate::engine::table_set::{StoreCursor, TableSet};
+use crate::locks::lock;
 use crate::record::merge::Merge;
-use crate::waits::lock;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,8 +1,9 @@
 //! Snapshots: which sequence numbers the living scans see.
 
+pub(super) mod frozen;
 pub(super) mod held_scans;
 
-use crate::waits::lock;
+use crate::locks::lock;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,5 @@
-//! What has changed since some moment: how old the versions are that were
-//! committed since then.
+//! The least timestamps of what memtables and tables have taken in since some moment, for repair
+//! sessions that compare only what has changed.
 //!
 //! If two stores were found equal at some moment, versions below the least timestamp
 //! that was committed later need not be compared again. That
@@ -9,8 +9,8 @@
 
 use super::ReadState;
 use crate::error::Error;
+use crate::locks::lock;
 use crate::record::RecordCursor;
-use crate::waits::lock;
 use base::{EntryRef, Timestamp};
 use std::collections::VecDeque;
 use std::ops::Bound;

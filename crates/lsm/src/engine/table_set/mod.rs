@@ -52,12 +52,12 @@ pub(crate) use tables::{Beside, Tables};
 
 use crate::disk::Disk;
 use crate::error::Error;
+use crate::locks::lock;
 use crate::manifest::{LiveTable, LogClaim, Manifest};
 use crate::memtable::Memtable;
 use crate::options::{Environment, Options};
 use crate::table::Table;
 use crate::table_id::TableId;
-use crate::waits::lock;
 use crate::wal::{FreeSegments, SegmentSpace};
 use arc_swap::{ArcSwap, Guard};
 use base::Timestamp;

@@ -6,8 +6,8 @@
 
 use crate::disk::{Disk, DiskFile};
 use crate::executor::{Executor, JobClass};
+use crate::locks::lock;
 use crate::options::Environment;
-use crate::waits::lock;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};

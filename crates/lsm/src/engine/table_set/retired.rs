@@ -3,10 +3,10 @@
 use super::removed::RemovedFiles;
 use crate::disk::DiskFile;
 use crate::executor::{Executor, JobClass};
+use crate::locks::lock;
 use crate::memtable::{Memtable, Remains};
 use crate::options::Environment;
 use crate::table::Table;
-use crate::waits::lock;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! Which writes a store admits below its closed timestamp:
-//! [`closed_timestamp`](super::closed_timestamp) tells why.
+//! How writes are admitted: which of them a store takes below its closed timestamp
+//! ([`closed_timestamp`](super::closed_timestamp) tells why), and what they have to do with
+//! [promises](super::promises).
 
 use base::Timestamp;
 
@@ -19,15 +20,46 @@ pub enum Admission {
         /// is refused.
         generation: Generation,
     },
+    /// No version, but the promise of a ballot: the entry is a tombstone of the key with the ballot
+    /// as its timestamp.
+    Promise {
+        /// Whether it replaces the promise of a lower ballot.
+        is_forced: bool,
+        /// The owner's number of what is in force for the request. The store promises no request of
+        /// a lower number any more.
+        epoch: u64,
+    },
+    /// A version that is stored only while the store keeps this promise, which is gone then.
+    Accept {
+        /// The promised ballot.
+        ballot: Timestamp,
+    },
+    /// The end of a promise: the entry is as that of the promise.
+    Release,
 }
 
-/// Where late writes come from. Each source has generations of its own.
+impl Admission {
+    /// Whether it has to do with promises.
+    pub(super) fn is_conditional(self) -> bool {
+        match self {
+            Self::Ordinary | Self::Late { .. } => false,
+            Self::Promise { .. } | Self::Accept { .. } | Self::Release => true,
+        }
+    }
+
+    /// Whether the entry is a version to store.
+    pub(in crate::engine) fn is_version(self) -> bool {
+        !matches!(self, Self::Promise { .. } | Self::Release)
+    }
+}
+
+/// What late writes are. Each source has generations of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LateSource {
-    /// The comparison of stores that is under way.
-    Comparison,
-    /// A read that has found stores unequal.
-    Read,
+    /// Repair writes of the session that is under way.
+    RepairWrite,
+    /// Read repairs.
+    ReadRepair,
 }
 
 /// Which late writes of a source still count: those that were admitted since it began. See

@@ -25,8 +25,8 @@
 //! [`Error::Overloaded`], because they may come again: they are then checked like any other
 //! and count for the new comparison.
 //!
-//! Each [`LateSource`] has generations of its own, because what a comparison brings may go on
-//! where reads must be checked anew.
+//! Each [`LateSource`] has generations of its own, because repair writes may go on where
+//! read repairs must be checked anew.
 //!
 //! # The GC threshold
 //!
@@ -69,7 +69,7 @@ use super::admission::{Admission, Generation, LateSource};
 use super::committer::Committer;
 use super::queue::{Group, PendingWrite};
 use crate::error::Error;
-use crate::waits::lock;
+use crate::locks::lock;
 use base::Timestamp;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Mutex, MutexGuard};
@@ -86,8 +86,8 @@ pub(in crate::engine) struct ClosedTimestamp {
     gc_threshold: AtomicU64,
     /// Below which threshold the store has set aside, or is about to.
     set_aside_below: AtomicU64,
-    comparison_generation: AtomicU64,
-    read_generation: AtomicU64,
+    repair_write_generation: AtomicU64,
+    read_repair_generation: AtomicU64,
     /// Locked while the closed timestamp must not rise ([`ClosedTimestamp::hold`]), and to raise it.
     held: Mutex<()>,
 }
@@ -99,8 +99,8 @@ impl ClosedTimestamp {
             bound: AtomicU64::new(bound.as_u64()),
             gc_threshold: AtomicU64::default(),
             set_aside_below: AtomicU64::default(),
-            comparison_generation: AtomicU64::default(),
-            read_generation: AtomicU64::default(),
+            repair_write_generation: AtomicU64::default(),
+            read_repair_generation: AtomicU64::default(),
             held: Mutex::default(),
         }
     }
@@ -127,6 +127,10 @@ impl ClosedTimestamp {
         admission: Admission,
     ) -> Result<(), Error> {
         let bound = self.bound();
+        if admission == Admission::Release {
+            // It brings no version, and the promise must end however old it is.
+            return Ok(());
+        }
         let Admission::Late {
             gc_threshold,
             generation,
@@ -168,8 +172,8 @@ impl ClosedTimestamp {
 
     fn generation_of(&self, source: LateSource) -> &AtomicU64 {
         match source {
-            LateSource::Comparison => &self.comparison_generation,
-            LateSource::Read => &self.read_generation,
+            LateSource::RepairWrite => &self.repair_write_generation,
+            LateSource::ReadRepair => &self.read_repair_generation,
         }
     }
 
@@ -228,7 +232,8 @@ impl ClosedTimestamp {
             .into_iter()
             .partition(|pending| refusal(pending).is_some());
         *group = taken;
-        let is_ordinary = |pending: &PendingWrite| pending.admission == Admission::Ordinary;
+        let is_ordinary =
+            |pending: &PendingWrite| !matches!(pending.admission, Admission::Late { .. });
         let (ordinary, late): (Group, Group) = refused.into_iter().partition(is_ordinary);
         let is_early = |pending: &PendingWrite| matches!(refusal(pending), Some(Error::Overloaded));
         let (early, old): (Group, Group) = late.into_iter().partition(is_early);

@@ -1,10 +1,11 @@
 //! The committer: what only the holder of the commit lock uses.
 
 use super::newer_versions::NewerVersionChecks;
+use super::promises::Promises;
 use crate::error::Error;
 use crate::manifest::LogClaim;
 use crate::wal::SegmentWriter;
-use base::Entry;
+use base::{Entry, Hold};
 
 /// Where the log ends: its segment, its bytes and what of them is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,10 @@ pub(in crate::engine) struct Committer {
     pub(in crate::engine) claim_scheduled: bool,
     /// The newer-version checks of recent writes, which may be asked for again.
     pub(in crate::engine) newer_versions: NewerVersionChecks,
+    /// The promises that the store keeps.
+    pub(in crate::engine) promises: Promises,
+    /// Holds the commits off.
+    pub(in crate::engine) hold: Hold,
 }
 
 impl Committer {
@@ -51,6 +56,14 @@ impl Committer {
         Entries: IntoIterator<Item = &'a Entry, IntoIter: Clone>,
     {
         self.writer.append(entries)
+    }
+
+    /// Appends promises to the log. Returns how many bytes that wrote.
+    ///
+    /// # Errors
+    /// As [`Committer::append`].
+    pub(in crate::engine) fn append_promises(&mut self, promises: &[Entry]) -> Result<u64, Error> {
+        self.writer.append_promises(promises)
     }
 
     /// Syncs the log.

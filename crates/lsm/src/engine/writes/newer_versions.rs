@@ -26,10 +26,10 @@
 
 use super::outbox::Applied;
 use crate::engine::table_set::{Beside, Came, ReadState, Tables, Version};
+use crate::locks::{lock, try_lock};
 use crate::memtable::Rivals;
 use crate::record::Record;
 use crate::table::{DiskAccess, KeyHash};
-use crate::waits::{lock, try_lock};
 use base::{NewerVersion, Timestamp};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -129,12 +129,15 @@ impl NewerVersionChecks {
 
 /// The newer-version check of the version of a record, as of its first arrival. The record is
 /// in the active memtable, and `rivals` is what that memtable held of the key
-/// before. Called under the commit lock, so it does not read the disk.
+/// before. `is_overtaken` says whether the store has promised a ballot above the version, and is asked
+/// only where there may be something newer.
+/// Called under the commit lock, so it does not read the disk.
 pub(in crate::engine) fn check(
     checks: &mut NewerVersionChecks,
     state: &ReadState,
     record: &Record,
     rivals: Rivals,
+    is_overtaken: impl FnOnce() -> bool,
     now: Duration,
 ) -> Applied {
     let timestamp = record.entry.timestamp();
@@ -188,8 +191,12 @@ pub(in crate::engine) fn check(
     } else {
         Ok(Beside::default())
     };
+    let is_overtaken = is_overtaken();
     let applied = match beside {
-        Ok(beside) => Applied::Known(beside.newer_version(rivals.newer, is_doubtful)),
+        Ok(beside) => {
+            let newer_version = beside.newer_version(rivals.newer, is_doubtful);
+            Applied::Known(overtaken(newer_version, is_overtaken))
+        }
         // Damage shows again when the check is finished.
         Err(_) => Applied::Pending(PendingCheck::new(NeededReads {
             tables: Arc::clone(&state.tables),
@@ -197,12 +204,23 @@ pub(in crate::engine) fn check(
             timestamp,
             newer: rivals.newer,
             is_doubtful,
+            is_overtaken,
         })),
     };
     if !matches!(applied, Applied::Known(NewerVersion::None)) {
         checks.note(version, record.sequence, &applied);
     }
     applied
+}
+
+/// What a check says of a version below a ballot that was promised before.
+fn overtaken(newer_version: NewerVersion, is_overtaken: bool) -> NewerVersion {
+    match newer_version {
+        NewerVersion::At(newest) if is_overtaken => NewerVersion::Overtaken(newest),
+        // The bound may be far above what the store holds. Whoever goes above it is right.
+        NewerVersion::Unknown(bound) if is_overtaken => NewerVersion::Overtaken(bound),
+        newer_version => newer_version,
+    }
 }
 
 /// A newer-version check that needs reads of the disk. Its answer is that
@@ -236,6 +254,8 @@ struct NeededReads {
     newer: Option<Timestamp>,
     /// Whether the version may have arrived before.
     is_doubtful: bool,
+    /// Whether the store had promised a ballot above the version.
+    is_overtaken: bool,
 }
 
 impl PendingCheck {
@@ -290,7 +310,10 @@ impl NeededReads {
             .tables
             .beside(&self.key, self.timestamp, DiskAccess::MayRead)
         {
-            Ok(beside) => beside.newer_version(self.newer, self.is_doubtful),
+            Ok(beside) => {
+                let newer_version = beside.newer_version(self.newer, self.is_doubtful);
+                overtaken(newer_version, self.is_overtaken)
+            }
             // A damaged block may hide anything up to the greatest timestamp.
             Err(_) => NewerVersion::Unknown(self.bound()),
         }
@@ -316,6 +339,7 @@ mod tests {
             timestamp: Timestamp::from_u64(5),
             newer: Some(newer),
             is_doubtful: false,
+            is_overtaken: false,
         });
         let reading = lock(&pending.0.state);
         assert_eq!(pending.give_up(), NewerVersion::Unknown(newer));

@@ -13,6 +13,14 @@ pub enum Applied {
     /// Needs blocks from the disk. If clocks are right this does not happen: a fresh
     /// write is newer than every table.
     Pending(PendingCheck),
+    /// No version was stored, but a ballot was promised.
+    Promised {
+        /// The epoch of the promise of a lower ballot that was given up for it; 0 if that promise is
+        /// older than the opening of the store.
+        replaced: Option<u64>,
+    },
+    /// A promise was released, if it was kept.
+    Released,
 }
 
 /// The outcome of a submitted write.

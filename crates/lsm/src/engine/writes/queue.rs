@@ -3,19 +3,38 @@
 use super::admission::Admission;
 use super::outbox::Outbox;
 use crate::error::Error;
+use crate::locks::lock;
+use crate::locks::sites as wait_sites;
 use crate::memtable::memory_bytes;
 use crate::options::Options;
-use crate::waits::lock;
-use crate::waits::sites as wait_sites;
 use base::{Entry, KEY_BYTES_MAX, Kind, Timestamp, VALUE_BYTES_MAX};
 use profile::Stopwatch;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// The most memory that the entries of a group take, in bytes, unless it is one
 /// entry. It bounds how long the writes of the next group wait.
 pub(in crate::engine) const GROUP_BYTES_MAX: usize = 4 << 20;
+
+/// Writes that promises hold back take at most this share of the queue's bytes.
+const HELD_BACK_SHARE: usize = 4;
+
+/// Writes that promises hold back, by their keys.
+#[derive(Default)]
+struct HeldBack {
+    writes: BTreeMap<Box<[u8]>, Vec<HeldWrite>>,
+    bytes: usize,
+    /// Whether a look for those that have waited for too long is to come.
+    is_watched: bool,
+}
+
+/// A write that is held back.
+struct HeldWrite {
+    pending: PendingWrite,
+    /// Since when, by the monotonic clock.
+    since: Duration,
+}
 
 /// A write that waits for its group, or is in one.
 pub(in crate::engine) struct PendingWrite {
@@ -65,6 +84,8 @@ pub(in crate::engine) struct WriteQueue {
 /// The writes that wait for the next group, and the state of the commit job.
 pub(in crate::engine) struct QueueState {
     waiting: Group,
+    /// Writes that wait until a [promise](super::promises) is gone.
+    held_back: HeldBack,
     bytes: usize,
     bytes_max: usize,
     group_bytes_max: usize,
@@ -93,6 +114,7 @@ impl WriteQueue {
         Self {
             state: Mutex::new(QueueState {
                 waiting: Group::new(),
+                held_back: HeldBack::default(),
                 bytes: 0,
                 bytes_max: options.write_queue_bytes_max,
                 group_bytes_max: options.memtable_bytes / 2,
@@ -256,7 +278,9 @@ impl QueueState {
     /// The least timestamp of the writes that no memtable has yet; the greatest
     /// possible when there are none.
     pub(in crate::engine) fn least_timestamp(&self) -> Timestamp {
-        let waiting = self.waiting.iter().map(|pending| pending.entry.timestamp());
+        let held = self.held_back.writes.values().flatten();
+        let waiting = (self.waiting.iter()).chain(held.map(|held| &held.pending));
+        let waiting = waiting.map(|pending| pending.entry.timestamp());
         let all = waiting.chain(self.least_timestamp_under_way);
         all.min().unwrap_or(Timestamp::MAX)
     }
@@ -292,7 +316,70 @@ impl QueueState {
     /// Takes all writes that wait, to refuse them.
     pub(in crate::engine) fn take_waiting(&mut self) -> Group {
         self.bytes = 0;
-        std::mem::take(&mut self.waiting)
+        let mut waiting = std::mem::take(&mut self.waiting);
+        waiting.extend(self.take_held_back(Duration::MAX));
+        waiting
+    }
+
+    /// Takes back writes of a group, which wait until a promise of their key is gone. Returns those
+    /// for which there is no room: all together take at most a share of the queue's bytes, unless
+    /// it is one entry, so that other keys do not suffer.
+    pub(in crate::engine) fn hold_back(&mut self, writes: Group, since: Duration) -> Group {
+        let held_back = &mut self.held_back;
+        let mut refused = Group::new();
+        for pending in writes {
+            let bytes = held_back.bytes + memory_bytes(&pending.entry);
+            if bytes > self.bytes_max / HELD_BACK_SHARE && !held_back.writes.is_empty() {
+                refused.push_back(pending);
+            } else {
+                held_back.bytes = bytes;
+                let of_key = match held_back.writes.get_mut(pending.entry.key()) {
+                    Some(of_key) => of_key,
+                    None => held_back
+                        .writes
+                        .entry(pending.entry.key().into())
+                        .or_default(),
+                };
+                of_key.push(HeldWrite { pending, since });
+            }
+        }
+        refused
+    }
+
+    /// Whether a look for writes that are held back for too long is to be scheduled, which then
+    /// counts as scheduled until [`QueueState::take_held_back`].
+    pub(in crate::engine) fn begin_watch(&mut self) -> bool {
+        let held_back = &mut self.held_back;
+        !held_back.writes.is_empty() && !std::mem::replace(&mut held_back.is_watched, true)
+    }
+
+    /// Takes the writes that are held back since this time or longer.
+    pub(in crate::engine) fn take_held_back(&mut self, until: Duration) -> Group {
+        let held_back = &mut self.held_back;
+        held_back.is_watched = false;
+        let mut taken = Group::new();
+        for of_key in held_back.writes.values_mut() {
+            let old = of_key.extract_if(.., |held| held.since <= until);
+            taken.extend(old.map(|held| held.pending));
+        }
+        held_back.writes.retain(|_, of_key| !of_key.is_empty());
+        let bytes = taken.iter().map(|pending| memory_bytes(&pending.entry));
+        held_back.bytes -= bytes.sum::<usize>();
+        taken
+    }
+
+    /// Has the writes go on that a promise of this key has held back. The caller commits, or sees
+    /// to it that a commit comes.
+    pub(in crate::engine) fn let_go(&mut self, key: &[u8]) {
+        let Some(freed) = self.held_back.writes.remove(key) else {
+            return;
+        };
+        let bytes = freed.iter().map(|held| memory_bytes(&held.pending.entry));
+        let bytes = bytes.sum::<usize>();
+        self.held_back.bytes -= bytes;
+        self.bytes += bytes;
+        self.waiting
+            .extend(freed.into_iter().map(|held| held.pending));
     }
 
     /// Notes that the commit job waits for a flush or a compaction.

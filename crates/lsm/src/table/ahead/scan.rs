@@ -1,8 +1,8 @@
 //! What scans that follow each other have read ahead.
 
 use super::read::ReadAhead;
+use crate::locks::lock;
 use crate::table_id::TableId;
-use crate::waits::lock;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 

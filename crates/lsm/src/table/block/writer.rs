@@ -3,9 +3,9 @@
 use super::frame::{FramePacker, Handle, Role};
 use crate::disk::{DIRECT_ALIGNMENT, DiskFile};
 use crate::error::Error;
+use crate::locks::sites as wait_sites;
 use crate::options::Compression;
 use crate::table::BUFFER_BYTES_KEPT;
-use crate::waits::sites as wait_sites;
 use std::path::Path;
 use std::sync::Arc;
 

@@ -30,7 +30,7 @@ const PROBES_MAX: u32 = 30;
 const RATE_MIN: f64 = 1e-9;
 
 /// The hash of a key; one hash serves the filters of all tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct KeyHash(u64);
 
 impl KeyHash {

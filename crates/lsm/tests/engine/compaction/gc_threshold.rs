@@ -15,7 +15,7 @@ fn at(timestamp: u64) -> Timestamp {
 fn late(gc_threshold: u64) -> Admission {
     Admission::Late {
         gc_threshold: at(gc_threshold),
-        generation: Generation::first(LateSource::Comparison),
+        generation: Generation::first(LateSource::RepairWrite),
     }
 }
 

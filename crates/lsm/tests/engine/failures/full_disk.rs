@@ -56,6 +56,19 @@ fn a_full_disk_refuses_puts_while_reads_and_deletes_go_on() {
 }
 
 #[test]
+fn a_store_that_was_full_for_long_takes_puts_within_two_seconds_of_room() {
+    let world = uncompressed();
+    let engine = world.open();
+    world.memory.set_capacity(400 << 10);
+    fill(&engine, 1);
+    world.executor.run_for(Duration::from_secs(300));
+    assert!(!engine.takes_puts());
+    world.memory.set_capacity(u64::MAX);
+    world.executor.run_for(Duration::from_secs(2));
+    assert!(engine.takes_puts());
+}
+
+#[test]
 fn the_store_recovers_by_itself_when_there_is_room() {
     let world = uncompressed();
     let engine = world.open();
@@ -388,7 +401,8 @@ fn a_start_without_room_for_the_reserve_reads_and_deletes() {
     assert_eq!(read(&engine, "a"), None);
 }
 
-/// A full store checks the free space less and less often, and uses none of it.
+/// A full store asks for the free space once a second, tries the rest less and less often, and uses
+/// none of it.
 #[test]
 fn a_full_store_waits_for_room_without_taking_it() {
     let mut world = uncompressed();
@@ -411,5 +425,5 @@ fn a_full_store_waits_for_room_without_taking_it() {
         world.executor.run_class(JobClass::Log);
     }
     assert!(engine.statistics().disk_full);
-    assert!((10..16).contains(&faulty.calls()), "{}", faulty.calls());
+    assert!((110..116).contains(&faulty.calls()), "{}", faulty.calls());
 }

@@ -87,7 +87,7 @@ fn late_writes_pass_the_closed_timestamp() {
     assert_eq!(kept, b"acd");
 }
 
-const ALL: &[LateSource] = &[LateSource::Comparison, LateSource::Read];
+const ALL: &[LateSource] = &[LateSource::RepairWrite, LateSource::ReadRepair];
 
 /// A late write of a source, with the generation that the store has now.
 fn late_from(engine: &Engine, source: LateSource) -> Admission {
@@ -98,7 +98,7 @@ fn late_from(engine: &Engine, source: LateSource) -> Admission {
 }
 
 fn late(engine: &Engine) -> Admission {
-    late_from(engine, LateSource::Comparison)
+    late_from(engine, LateSource::RepairWrite)
 }
 
 /// The tickets of the writes that were refused as too many, and of those that were stored.
@@ -156,12 +156,12 @@ fn a_new_generation_refuses_the_late_writes_of_its_sources_alone() {
     let collected = Arc::new(CollectedOutcomes::default());
     let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
     for (raised, refused) in [
-        (&[LateSource::Read][..], vec![2]),
-        (&[LateSource::Comparison], vec![1]),
+        (&[LateSource::ReadRepair][..], vec![2]),
+        (&[LateSource::RepairWrite], vec![1]),
         (ALL, vec![1, 2]),
         (&[], vec![]),
     ] {
-        let admitted = [(1, LateSource::Comparison), (2, LateSource::Read)];
+        let admitted = [(1, LateSource::RepairWrite), (2, LateSource::ReadRepair)];
         let admitted = admitted.map(|(ticket, source)| (ticket, late_from(&engine, source)));
         engine.begin_generation(raised).unwrap();
         for (ticket, admission) in admitted {

@@ -244,7 +244,7 @@ fn an_entry_that_was_pushed_keeps_the_tombstones_that_hide_it() {
         engine.write(delete("k", 5)).unwrap();
         let admission = Admission::Late {
             gc_threshold: Timestamp::from_u64(10),
-            generation: engine.generation(LateSource::Comparison),
+            generation: engine.generation(LateSource::RepairWrite),
         };
         let mut ingest = engine.begin_ingest(admission).unwrap();
         ingest.push(&put("k", 3, "dead")).unwrap();

@@ -8,5 +8,6 @@ mod ingest;
 mod ingest_beside;
 mod log_reuse;
 mod newer_versions;
+mod promises;
 mod write_rate;
 mod writeback;

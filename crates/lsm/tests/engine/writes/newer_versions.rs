@@ -31,7 +31,7 @@ fn newer_version(engine: &Engine, key: &str, timestamp: u64) -> NewerVersion {
 fn look(applied: Applied) -> PendingCheck {
     match applied {
         Applied::Pending(pending) => pending,
-        Applied::Known(newer_version) => panic!("{newer_version:?} was told without reading"),
+        told => panic!("{told:?} was told without reading"),
     }
 }
 
@@ -481,7 +481,7 @@ impl Run {
         }
         self.counts[match now {
             NewerVersion::None => 0,
-            NewerVersion::At(_) => 1,
+            NewerVersion::At(_) | NewerVersion::Overtaken(_) => 1,
             NewerVersion::Unknown(_) => 2,
         }] += 1;
     }

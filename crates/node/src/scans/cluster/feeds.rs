@@ -23,6 +23,10 @@ const PAGE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a scan that has begun waits for nodes if too few answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long a node with another list of members may take to adopt that of the scan, or this node to
+/// adopt the later one. Lists are handed over at once.
+const ADOPTING: Duration = Duration::from_secs(2);
+
 /// After how long a node that was missing is asked again.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
@@ -32,7 +36,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// The pages on their way.
 pub(super) struct Feeds {
     coordinator: Rc<Coordinator>,
-    /// The layout that the scan began with.
+    /// The layout by which the scan goes.
     layout: Arc<Layout>,
     end: Option<Vec<u8>>,
     plan: ClusterScanPlan,
@@ -142,19 +146,33 @@ impl Feeds {
     /// Asks all nodes for their first pages.
     pub(super) fn ask_all(&mut self, start: &[u8], deadline: Duration) {
         let (peers, layout) = (Rc::clone(&self.coordinator.peers), Arc::clone(&self.layout));
-        let nodes = || layout.members().ids();
-        let senders: NodeSet = nodes().filter(|node| !peers.is_down(*node)).collect();
+        let nodes = || layout.placements().for_scans().ids();
+        let is_up = |node: &NodeId| {
+            let link = peers.link(*node);
+            peers.is_own(*node) || link.is_some_and(|link| !link.is_down())
+        };
+        let senders: NodeSet = nodes().filter(is_up).collect();
         for node in nodes() {
             self.ask(node, start, senders, deadline, false);
         }
     }
 
-    /// Asks all nodes for short pages from a key on. What was asked for before is dropped.
-    pub(super) fn ask_anew(&mut self, start: &[u8]) {
-        for feed in self.feeds.values_mut() {
-            feed.next_bytes = PAGE_BYTES_MIN;
-        }
-        self.ask_all(start, self.now() + PAGE_TIMEOUT);
+    /// Asks all nodes of a layout for short pages from a key on. What was asked for before is dropped.
+    pub(super) fn ask_anew(
+        &mut self,
+        layout: &Arc<Layout>,
+        start: &[u8],
+        deadline: Option<Duration>,
+    ) {
+        self.layout = Arc::clone(layout);
+        self.feeds = NodeTable::default();
+        let deadline = deadline.unwrap_or_else(|| self.now() + PAGE_TIMEOUT);
+        self.ask_all(start, deadline);
+    }
+
+    /// Whether this node has adopted another list of members than that of the scan.
+    pub(super) fn is_outdated(&self) -> bool {
+        self.coordinator.peers.epoch() != self.layout.epoch()
     }
 
     /// Asks the nodes that are missing and were not asked lately. Takes the pages that have
@@ -189,7 +207,8 @@ impl Feeds {
         }
     }
 
-    /// Waits for the page of a node that the scan needs.
+    /// Waits for the page of a node that the scan needs. If nodes have different lists of members, it
+    /// waits until that is over; then the scan may be [outdated](Self::is_outdated).
     pub(super) async fn take_page(
         &mut self,
         merge: &mut ScanMerge,
@@ -199,7 +218,11 @@ impl Feeds {
     ) {
         let now = self.now();
         let deadline = deadline.unwrap_or(now + PAGE_TIMEOUT);
+        let adopted_by = deadline.min(now + ADOPTING);
         loop {
+            if self.is_outdated() {
+                return;
+            }
             let asked = feed_of(&mut self.feeds, node).asked.take();
             let Some(mut asked) = asked.filter(|asked| asked.start == start) else {
                 let senders = self.senders(merge);
@@ -212,6 +235,9 @@ impl Feeds {
                 Err(Miss::Overloaded) if self.now() + RETRY_PAUSE < deadline => {
                     tokio::time::sleep(RETRY_PAUSE).await;
                 }
+                Err(Miss::OtherEpoch) if self.now() + RETRY_PAUSE < adopted_by => {
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                }
                 Err(why) => {
                     feed_of(&mut self.feeds, node).retry_at = self.now() + RETRY_AFTER;
                     return merge.missed(node, why);
@@ -220,7 +246,8 @@ impl Feeds {
         }
     }
 
-    /// Waits for one of the nodes that are missing. Returns whether one has answered.
+    /// Waits for one of the nodes that are missing. Returns whether one has answered, or the scan is
+    /// [outdated](Self::is_outdated) meanwhile.
     pub(super) async fn wait_for_missing(&mut self, merge: &mut ScanMerge) -> bool {
         let patient_until = self.now() + PATIENCE;
         let missing = merge.missing().count();
@@ -229,7 +256,7 @@ impl Feeds {
                 feed.retry_at = Duration::ZERO;
             }
             self.ask_missing(merge);
-            if merge.missing().count() < missing {
+            if merge.missing().count() < missing || self.is_outdated() {
                 return true;
             }
             tokio::time::sleep(RETRY_PAUSE).await;
@@ -270,7 +297,7 @@ impl Feeds {
     /// Whose values are wanted: those of the nodes that take part.
     fn senders(&self, merge: &ScanMerge) -> NodeSet {
         let missing: NodeSet = merge.missing().map(|(node, _)| node).collect();
-        let nodes = self.layout.members().ids();
+        let nodes = self.layout.placements().for_scans().ids();
         nodes.filter(|node| !missing.contains(*node)).collect()
     }
 
@@ -285,6 +312,7 @@ impl Feeds {
         let coordinator = &self.coordinator;
         let feed = feed_of(&mut self.feeds, node);
         let request = PageRequest {
+            epoch: self.layout.epoch(),
             start: start.to_vec(),
             end: self.end.clone(),
             from: self.plan.replicas.from,
@@ -302,7 +330,7 @@ impl Feeds {
             None if coordinator.peers.is_own(node) => {
                 Arrival::Own(own_page(coordinator, request, deadline))
             }
-            // It has left the cluster meanwhile.
+            // It is declared dead, or has left the cluster meanwhile.
             None => Arrival::Missed(Miss::Refused),
             Some(link) => {
                 let wait = coordinator.pending.wait(deadline);

@@ -7,6 +7,8 @@
 //! Keys that pages leave open are read one by one (`singles`), many at a time; the entities still
 //! come in the order of their keys.
 //!
+//! Once the node has another list of members, the scan goes on from where it is with that one.
+//!
 //! A node that does not answer is missing from then on. It is asked again periodically, and takes
 //! part again once it answers. If too many nodes are missing, the scan waits a while for one of
 //! them, and then ends with an error.
@@ -58,7 +60,7 @@ pub struct ClusterScanPlan {
 /// A scan of the whole cluster that is under way.
 pub struct ClusterScan {
     coordinator: Rc<Coordinator>,
-    /// The layout that the scan began with.
+    /// The layout by which the scan goes.
     layout: Arc<Layout>,
     plan: ClusterScanPlan,
     merge: ScanMerge,
@@ -111,9 +113,15 @@ impl ClusterScan {
     /// Passes over all keys before this one, which lies behind the last one that was returned: asks
     /// all nodes anew from there.
     pub(super) fn skip_to(&mut self, key: &[u8]) {
-        self.merge = merge_from(&self.layout, key, self.plan);
         self.postponed.clear();
-        self.feeds.ask_anew(key);
+        self.go_on_from(key, None);
+    }
+
+    /// Asks all nodes anew from a key on, with the list of members that is in force now.
+    fn go_on_from(&mut self, key: &[u8], deadline: Option<Duration>) {
+        self.layout = self.coordinator.peers.layout();
+        self.merge = merge_from(&self.layout, key, self.plan);
+        self.feeds.ask_anew(&self.layout, key, deadline);
     }
 
     /// The next entities. There may be none although more follow. `deadline` is that of the
@@ -137,7 +145,7 @@ impl ClusterScan {
         let (mut bytes, mut awaited, mut is_at_end) = (0, 0, false);
         // The answer begins once all nodes have sent their first pages, whatever is in them.
         let awaited_max = match first_deadline {
-            Some(_) => self.layout.members().count().into(),
+            Some(_) => self.layout.placements().for_scans().nodes(),
             None => PAGES_AWAITED_MAX,
         };
         while told.len() < BATCH_ENTITIES_MAX
@@ -178,6 +186,11 @@ impl ClusterScan {
                 MergeStep::PassedOver => tokio::task::yield_now().await,
                 // What is known already is returned before anything is waited for.
                 MergeStep::Await(..) | MergeStep::TooFewNodes if !told.is_empty() => break,
+                MergeStep::Await(..) | MergeStep::TooFewNodes if self.feeds.is_outdated() => {
+                    let position = self.merge.position().to_vec();
+                    self.go_on_from(&position, first_deadline);
+                    awaited = 0;
+                }
                 MergeStep::Await(..) if awaited == awaited_max => break,
                 MergeStep::Await(node, start) => {
                     awaited += 1;
@@ -244,10 +257,11 @@ impl ClusterScan {
     /// What became of the scan at each node.
     fn receipt(&self) -> Receipt {
         let missing: Vec<_> = self.merge.missing().collect();
-        let lines = self.layout.members().iter().map(|(node, member)| {
+        let nodes = self.layout.placements().for_scans().ids();
+        let lines = nodes.map(|node| {
             let missed = missing.iter().find(|(missing, _)| *missing == node);
             ReplicaLine {
-                url: member.url().to_string(),
+                url: self.coordinator.peers.url_of(node),
                 outcome: missed.map_or(Fate::Answered, |(_, why)| Fate::Missed(*why)),
             }
         });
@@ -261,7 +275,7 @@ impl ClusterScan {
 
 /// The pages from `start` on of the nodes of a layout.
 fn merge_from(layout: &Layout, start: &[u8], plan: ClusterScanPlan) -> ScanMerge {
-    let nodes = layout.members().ids();
+    let nodes = layout.placements().for_scans().ids();
     ScanMerge::new(plan.replicas, nodes, start, plan.wants_values)
 }
 

@@ -1,9 +1,10 @@
 //! The nemesis: it injects faults while clients run, and heals them.
 //!
 //! This module decides when and where a fault strikes; `strike` does what each kind of
-//! fault does, and `loss` loses, replaces or damages a folder.
+//! fault does, `loss` loses, replaces or damages a folder, and `members` changes the list of members.
 
 mod loss;
+mod members;
 mod strike;
 
 use crate::dice::Dice;
@@ -46,6 +47,12 @@ pub(crate) async fn break_things(
         let (world, dice) = (Rc::clone(&world), dice.fork());
         breaking.push(tokio::task::spawn_local(async move {
             loss::lose(&world, loss, &dice, end).await;
+        }));
+    }
+    if let Some(changing) = scenario.changing {
+        let world = Rc::clone(&world);
+        breaking.push(tokio::task::spawn_local(async move {
+            members::change_members(&world, changing, end).await;
         }));
     }
     if scenario.tombstone_gc.is_some() {

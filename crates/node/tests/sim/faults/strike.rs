@@ -165,7 +165,9 @@ pub(super) async fn strike(world: &World, fault: Fault, lasting: Duration, dice:
             let key = dice.below(world.scenario.keys);
             let answered = struck.answers_with(key);
             sleep(lasting).await;
+            // Elsewhere it would leave a copy that no request has asked for.
             if let Some((gc_threshold, entry)) = answered
+                && world.is_replica(other, &entry)
                 && let Some(late) = struck.send_read_repair(gc_threshold, other, entry)
             {
                 // Whatever comes of it.

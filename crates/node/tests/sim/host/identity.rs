@@ -2,7 +2,7 @@
 
 use crate::network::HostNumber;
 use crate::scenario::Scenario;
-use cluster::{Member, Members, NodeUrl};
+use cluster::{Member, Members, NodeUrl, Replicas};
 use node::{MemoryParts, NodeConfig, RepairSizes, Resources};
 use std::time::Duration;
 
@@ -10,7 +10,11 @@ use std::time::Duration;
 pub(crate) const CLOCK_DRIFT_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// The folder of the store on the disk of each host.
-pub(super) const FOLDER: &str = "store";
+pub(crate) const FOLDER: &str = "store";
+
+/// The target of backups, and its folder, which hosts share that have one.
+pub(crate) const TARGET: &str = "nas";
+pub(crate) const TARGET_FOLDER: &str = "/nas";
 
 /// The port of all nodes, which have different addresses.
 const PORT: u16 = 8080;
@@ -20,6 +24,9 @@ const MEMTABLE_BYTES: usize = 64 << 10;
 
 /// How many bytes a node keeps free for deletes and compaction.
 const DISK_RESERVE_BYTES: u64 = 1 << 20;
+
+/// What the keys begin with that clients use, but those of counters.
+pub(crate) const KEY_PREFIX: &[u8] = b"key-";
 
 /// The bytes of a key.
 pub(crate) fn key_bytes(key: u64) -> Vec<u8> {
@@ -48,8 +55,17 @@ fn url(number: HostNumber) -> NodeUrl {
 
 pub(super) fn config(number: HostNumber, scenario: &Scenario) -> NodeConfig {
     let member = |number| Member::named(&name(number), url(number)).unwrap();
-    let members = Members::new((0..scenario.nodes).map(member).collect(), &url(number)).unwrap();
+    let founders = scenario.nodes - scenario.joiners;
+    let members = if number < founders {
+        Members::new((0..founders).map(member).collect(), &url(number)).unwrap()
+    } else {
+        Members::single_node(member(number))
+    };
+    let pair = Replicas::quorum(members.count().min(3));
     let mut config = NodeConfig::new(members, FOLDER);
+    config.default_pair = Some(pair);
+    config.join = (number >= founders).then(|| url(0));
+    config.zone = scenario.zone_of(number).map(str::to_owned);
     config.timeout = scenario.timeout;
     config.disk_reserve_bytes = DISK_RESERVE_BYTES;
     config.clock_drift_max = scenario.clock_drift_max;
@@ -57,6 +73,11 @@ pub(super) fn config(number: HostNumber, scenario: &Scenario) -> NodeConfig {
     config.hint_bytes_max = scenario.hint_bytes_max;
     config.hint_age_max = scenario.hint_age_max;
     config.repair_interval = scenario.repair_interval;
+    if scenario.has_backups {
+        let place = backup::TargetPlace::Folder(TARGET_FOLDER.into());
+        let target = (TARGET.to_owned(), place);
+        config.backup_targets = [target].into();
+    }
     if let Some(tombstone_gc) = scenario.tombstone_gc {
         config.gc_grace = tombstone_gc.gc_grace;
         config.full_repair_interval = Some(tombstone_gc.full_repair_interval);

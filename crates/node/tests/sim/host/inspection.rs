@@ -4,13 +4,37 @@ use super::Host;
 use super::identity::key_bytes;
 use base::{Entry, Timestamp};
 use cluster::comparison::RepairKind;
-use node::GcStatus;
+use cluster::repair::Facts;
+use lsm::KeptPromise;
+use node::{ChangesStatus, GcStatus};
+use std::time::Duration;
 
 impl Host {
     /// Whether the store here is a voter; `None` if no process runs.
     pub(crate) fn is_voter(&self) -> Option<bool> {
         let state = self.state.borrow();
         Some(state.process.as_ref()?.node.is_voter())
+    }
+
+    /// Whether the node here waits to join; `None` if no process runs.
+    #[cfg(test)]
+    pub(crate) fn waits(&self) -> Option<bool> {
+        let state = self.state.borrow();
+        Some(state.process.as_ref()?.node.member_changes().waits())
+    }
+
+    /// Whether the node here has waited to join, and is to be started as a member.
+    #[cfg(test)]
+    pub(crate) fn has_joined(&self) -> bool {
+        let state = self.state.borrow();
+        let process = state.process.as_ref();
+        process.is_some_and(|process| process.node.member_changes().has_joined())
+    }
+
+    /// What the node here knows of changes of the list of members; `None` if no process runs.
+    pub(crate) fn changes(&self) -> Option<ChangesStatus> {
+        let state = self.state.borrow();
+        Some(state.process.as_ref()?.node.member_changes().status())
     }
 
     /// How many hints wait here; `None` if no process runs.
@@ -39,6 +63,13 @@ impl Host {
         Some(state.process.as_ref()?.node.repair_requests())
     }
 
+    /// What full sessions of a change of the members have shown about the store; `None` if nothing,
+    /// or if no process runs.
+    pub(crate) fn facts(&self) -> Option<Facts> {
+        let state = self.state.borrow();
+        state.process.as_ref()?.node.facts()
+    }
+
     /// Whether a part of the store is known to be damaged; `None` if no process runs.
     pub(crate) fn has_damage(&self) -> Option<bool> {
         let state = self.state.borrow();
@@ -62,6 +93,26 @@ impl Host {
             Some(process) => process.node.engine().get(&key_bytes(key)),
             None => Ok(None),
         }
+    }
+
+    /// The promises of conditional writes that the store keeps, up to a hundred.
+    pub(crate) fn all_promises_kept(&self) -> Vec<KeptPromise> {
+        let state = self.state.borrow();
+        state.process.as_ref().map_or_else(Vec::new, |it| {
+            let engine = it.node.engine();
+            engine.promises_kept_for(Duration::ZERO, b"", 100)
+        })
+    }
+
+    /// All that the store holds; nothing if no process runs, or if it cannot be read.
+    pub(crate) fn all_held(&self) -> Vec<Entry> {
+        let state = self.state.borrow();
+        let scan = state
+            .process
+            .as_ref()
+            .map(|it| it.node.engine().scan(b"", None));
+        let entries = scan.and_then(|mut scan| scan.next_batch(usize::MAX).ok());
+        entries.unwrap_or_default()
     }
 
     /// The copy of a key that the store has set aside, and has not got back.

@@ -14,7 +14,9 @@ mod requests;
 mod storage;
 mod transport;
 
-pub(crate) use identity::{CLOCK_DRIFT_MAX, key_bytes, key_of, names};
+pub(crate) use identity::{
+    CLOCK_DRIFT_MAX, FOLDER, KEY_PREFIX, TARGET, TARGET_FOLDER, key_bytes, key_of, names,
+};
 pub(crate) use requests::{BatchClient, ScanTold};
 pub(crate) use storage::Copy;
 
@@ -28,15 +30,19 @@ use base::{BootId, Clock, Entry, SeededRandom, Timestamp};
 use bytes::Bytes;
 use checker::{Outcome, Request};
 use cluster::comparison::RepairKind;
+use cluster::layout::MemberList;
 use cluster::repair::SessionId;
 use cluster::{NodeId, Replicas};
 use lsm::{Disk, Executor};
-use lsm_testing::{FaultyDisk, MemoryDisk};
-use node::simulation::SimulatedNode;
-use node::{NodeConfig, OpenError, Resources, Seams};
+use lsm_testing::{FaultyDisk, MemoryDisk, MountedDisk};
+use node::simulation::{ConditionalAnswer, Found, Refusal, SimulatedNode};
+use node::{
+    ChangeOrder, ChangeRefusal, EndedBackup, NodeConfig, OpenError, Plan, Resources, Seams,
+};
 use peer::Transport;
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
+use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -107,6 +113,8 @@ pub(crate) struct Host {
 
 struct HostState {
     disk: Arc<MemoryDisk>,
+    /// A disk that other hosts use, too, at the folder of the target of backups.
+    shared: Option<Arc<dyn Disk>>,
     process: Option<Process>,
     /// How many faults freeze the process.
     freezes: usize,
@@ -154,6 +162,7 @@ impl Host {
             commit_wait_ms: Arc::default(),
             state: RefCell::new(HostState {
                 disk: Arc::new(MemoryDisk::new()),
+                shared: None,
                 process: None,
                 freezes: 0,
                 disk_faults: 0,
@@ -222,8 +231,13 @@ impl Host {
             Arc::clone(&self.work_ms_max),
             Arc::clone(&self.commit_wait_ms),
         );
+        let mut mounted = Arc::clone(&disk) as Arc<dyn Disk>;
+        if let Some(shared) = &state.shared {
+            let at = Path::new(TARGET_FOLDER);
+            mounted = Arc::new(MountedDisk::new(mounted, Arc::clone(shared), at));
+        }
         let seams = Seams {
-            disk: Arc::clone(&disk) as Arc<dyn Disk>,
+            disk: mounted,
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             random: Arc::new(SeededRandom::new(self.dice.next())),
             boot_id: Some(state.boot_id),
@@ -356,6 +370,47 @@ impl Host {
         self.run(async move { requests::perform(&node, &clock, request, value).await })
     }
 
+    /// Has the node write a value, or delete the key, if this version is current. `None` if no
+    /// process runs, or it was told to stop.
+    pub(crate) fn write_if(
+        &self,
+        key: Vec<u8>,
+        value: Option<Bytes>,
+        version: Option<Timestamp>,
+        replicas: Replicas,
+    ) -> Option<SentRequest<ConditionalAnswer>> {
+        let node = self.serving()?;
+        self.run(async move { node.write_if(&key, value, version, replicas).await })
+    }
+
+    /// Has the node let the value of a key expire after so many seconds.
+    pub(crate) fn touch(
+        &self,
+        key: Vec<u8>,
+        seconds: u64,
+        replicas: Replicas,
+    ) -> Option<SentRequest<ConditionalAnswer>> {
+        let node = self.serving()?;
+        self.run(async move { node.touch(&key, seconds, replicas).await })
+    }
+
+    /// Has the node read a key.
+    pub(crate) fn get(
+        &self,
+        key: Vec<u8>,
+        replicas: Replicas,
+    ) -> Option<SentRequest<Result<Found, Refusal>>> {
+        let node = self.serving()?;
+        self.run(async move { node.get(&key, replicas).await })
+    }
+
+    /// How many promises the store keeps; none if no process runs.
+    pub(crate) fn promises_kept(&self) -> usize {
+        let state = self.state.borrow();
+        let process = state.process.as_ref();
+        process.map_or(0, |process| process.node.promises_kept())
+    }
+
     /// Sends the node many requests as a batch. `None` if no process runs, or it was told to stop.
     pub(crate) fn ask_batch(
         &self,
@@ -368,11 +423,12 @@ impl Host {
         })
     }
 
-    /// The node, if a process runs that takes requests.
+    /// The node, if a process runs that takes requests: one that waits to join takes none.
     fn serving(&self) -> Option<Rc<SimulatedNode>> {
         let state = self.state.borrow();
         let process = state.process.as_ref()?;
-        (!process.is_stopping).then(|| Rc::clone(&process.node))
+        let waits = process.node.member_changes().waits();
+        (!process.is_stopping && !waits).then(|| Rc::clone(&process.node))
     }
 
     /// Runs a request in the process.
@@ -398,11 +454,26 @@ impl Host {
         })
     }
 
-    /// Asks the node for a scan of the whole cluster from a key on. [`None`] if no process
-    /// runs, or it was told to stop.
-    pub(crate) fn ask_scan(&self, start: u64, replicas: Replicas) -> Option<SentRequest<ScanTold>> {
+    /// Has an operator order a change of the list of members at the node. [`None`] if no process runs,
+    /// or it was told to stop.
+    pub(crate) fn order_change(
+        &self,
+        order: ChangeOrder,
+    ) -> Option<SentRequest<Result<Plan, ChangeRefusal>>> {
+        let changes = self.serving()?.member_changes();
+        self.run(async move { changes.order(order, false).await })
+    }
+
+    /// Asks the node for a scan of the whole cluster from a key on, by a client that pauses between
+    /// two batches. [`None`] if no process runs, or it was told to stop.
+    pub(crate) fn ask_scan(
+        &self,
+        start: u64,
+        replicas: Replicas,
+        pause: Duration,
+    ) -> Option<SentRequest<ScanTold>> {
         let node = self.serving()?;
-        self.run(async move { requests::tell(&node, start, replicas).await })
+        self.run(async move { requests::tell(&node, start, replicas, pause).await })
     }
 
     /// Has the process send a version to another one as a repair write of a session. [`None`] if no
@@ -442,12 +513,46 @@ impl Host {
         })
     }
 
+    /// Puts the layout of a list of members in force, if the process runs.
+    pub(crate) fn put_in_force(&self, list: &MemberList) {
+        if let Some(process) = &self.state.borrow().process {
+            process.node.put_in_force(list);
+        }
+    }
+
     /// Has the process coordinate a repair session, if one runs.
     pub(crate) fn order_repair(&self, kind: RepairKind) {
         if let Some(process) = &self.state.borrow().process {
             process.node.order_repair(kind);
         }
         self.wake();
+    }
+
+    /// Mounts a disk that other hosts use, too, for the processes that start from now on.
+    #[cfg(test)]
+    pub(crate) fn mount(&self, shared: Arc<dyn Disk>) {
+        self.state.borrow_mut().shared = Some(shared);
+    }
+
+    /// Has the process coordinate a backup. The result is its number there, or why it refuses.
+    /// [`None`] if no process runs, or it was told to stop.
+    #[cfg(test)]
+    pub(crate) fn order_backup(
+        &self,
+        missing_max: usize,
+    ) -> Option<SentRequest<Result<u64, String>>> {
+        let node = self.serving()?;
+        self.run(async move {
+            let ordered = node.order_backup(TARGET, missing_max);
+            ordered.map_err(|error| error.to_string())
+        })
+    }
+
+    /// How a backup of this number has ended; [`None`] before that, or if no process runs.
+    #[cfg(test)]
+    pub(crate) fn backup_end(&self, number: u64) -> Option<EndedBackup> {
+        let state = self.state.borrow();
+        state.process.as_ref()?.node.backup_end(number)
     }
 
     /// Merges all tables of the store, if a process runs that is not frozen.

@@ -10,6 +10,7 @@ use cluster::Replicas;
 use node::simulation::{
     BatchAction, BatchAnswer, BatchObserver, BatchOperation, Found, Refusal, SimulatedNode, Written,
 };
+use std::time::Duration;
 
 /// Performs a request as the HTTP layer would.
 pub(super) async fn perform(
@@ -30,8 +31,8 @@ pub(super) async fn perform(
             written(node.put(&key, value, ttl_seconds, replicas).await)
         }
         Action::Delete => written(node.delete(&key, replicas).await),
-        // Scans are asked for as a whole.
-        Action::Scan => Outcome::Refused,
+        // Scans are asked for as a whole, and no client of the simulation writes conditionally.
+        Action::Scan | Action::PutIf(_) | Action::DeleteIf(_) => Outcome::Refused,
     }
 }
 
@@ -109,7 +110,7 @@ pub(super) async fn perform_batch(
         action: match request.action {
             Action::Put { ttl_seconds } => BatchAction::Put { ttl_seconds },
             Action::Delete => BatchAction::Delete,
-            Action::Get | Action::Scan => BatchAction::Get,
+            Action::Get | Action::Scan | Action::PutIf(_) | Action::DeleteIf(_) => BatchAction::Get,
         },
     });
     let operations: Vec<BatchOperation> = operations.collect();
@@ -126,8 +127,13 @@ pub(crate) struct ScanTold {
 }
 
 /// Tells a scan of the whole cluster, as the HTTP layer would.
-pub(super) async fn tell(node: &SimulatedNode, start: u64, replicas: Replicas) -> ScanTold {
-    let (entries, is_whole) = node.scan(&key_bytes(start), replicas).await;
+pub(super) async fn tell(
+    node: &SimulatedNode,
+    start: u64,
+    replicas: Replicas,
+    pause: Duration,
+) -> ScanTold {
+    let (entries, is_whole) = node.scan(&key_bytes(start), replicas, pause).await;
     let entities = entries.iter().map(|entry| {
         let content = value::read(entry.value_bytes());
         (key_of(entry.key()), entry.timestamp(), content)

@@ -168,6 +168,11 @@ impl Outbox for NobodyWaits {
 }
 
 impl Copy {
+    /// What a power cut leaves of a disk.
+    pub(crate) fn synced(disk: &MemoryDisk) -> Self {
+        Self(disk.clone_synced())
+    }
+
     /// An empty disk.
     pub(crate) fn empty() -> Self {
         Self(MemoryDisk::new())

@@ -5,12 +5,15 @@
 //! many of each find bugs that worlds with a little of everything hide. Some promises
 //! hold only with fewer faults, so some worlds have fewer: see [`ScenarioKind`].
 
+mod changing;
 mod kinds;
 
+pub(crate) use changing::Changing;
 pub(crate) use kinds::{FaultKind, Loss};
 
 use crate::dice::Dice;
 use crate::host::CLOCK_DRIFT_MAX;
+use cluster::Replicas;
 use lsm::Durability;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -54,6 +57,19 @@ pub(crate) struct TombstoneGc {
     pub(crate) full_repair_interval: Duration,
 }
 
+/// How clients count by conditional writes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counting {
+    /// How many clients count.
+    pub(crate) clients: usize,
+    /// How many counters there are.
+    pub(crate) counters: u64,
+    /// How many replicas must answer, of how many.
+    pub(crate) pair: Replicas,
+    /// Determines what they do.
+    pub(crate) seed: u64,
+}
+
 /// The parameters of a world.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
@@ -61,6 +77,8 @@ pub(crate) struct Scenario {
     pub(crate) kind: ScenarioKind,
     /// How many nodes there are.
     pub(crate) nodes: usize,
+    /// How many of them, the last ones, wait to join at first.
+    pub(crate) joiners: usize,
     /// How many runtimes each node has.
     pub(crate) runtimes: usize,
     /// How many clients there are.
@@ -99,6 +117,8 @@ pub(crate) struct Scenario {
     pub(crate) range_keys: usize,
     /// How the nodes drop tombstones, if they do while the world lasts.
     pub(crate) tombstone_gc: Option<TombstoneGc>,
+    /// Whether the nodes share a target of backups.
+    pub(crate) has_backups: bool,
     /// How far apart clocks may be.
     pub(crate) clock_drift_max: Duration,
     /// The kinds of faults.
@@ -113,6 +133,10 @@ pub(crate) struct Scenario {
     pub(crate) fault_ms: RangeInclusive<u64>,
     /// How long faults happen and clients run.
     pub(crate) span: Duration,
+    /// How clients count, if any do.
+    pub(crate) counting: Option<Counting>,
+    /// How operators change the list of members, if they do.
+    pub(crate) changing: Option<Changing>,
 }
 
 impl Scenario {
@@ -120,7 +144,7 @@ impl Scenario {
     pub(crate) fn new(dice: &Dice) -> Self {
         let any_fault = Self::any_fault(dice);
         let loss = *dice.pick(&Loss::ALL);
-        match dice.below(100) {
+        let scenario = match dice.below(100) {
             0..30 => any_fault.without_faults(dice),
             30..39 => any_fault.with_one_unavailable(dice),
             39..62 => any_fault.with_loss(loss, dice),
@@ -130,7 +154,30 @@ impl Scenario {
             86..90 => any_fault.with_loss(loss, dice).with_tombstone_gc(dice),
             90..93 => any_fault.with_loss_of_power_and_more(dice),
             _ => any_fault,
-        }
+        };
+        let counting = scenario.counting(dice);
+        let scenario = Self {
+            counting,
+            ..scenario
+        };
+        scenario.changing(dice)
+    }
+
+    /// Clients count in half of the worlds in which no acknowledged write may be lost.
+    fn counting(&self, dice: &Dice) -> Option<Counting> {
+        let is_safe = match self.loss {
+            None => true,
+            Some(Loss::AllCopies) => false,
+            Some(_) => self.rebuilds(),
+        };
+        let counts = dice.percent(50) && is_safe && self.durability == Durability::Sync;
+        let nodes = self.nodes as u8;
+        counts.then(|| Counting {
+            clients: *dice.pick(&[1, 3, 6]),
+            counters: *dice.pick(&[1, 1, 3]),
+            pair: Replicas::quorum(*dice.pick(&[3, nodes])),
+            seed: dice.below(u64::MAX),
+        })
     }
 
     /// How many requests of a thousand are scans. Each is compared with all writes of all keys.
@@ -179,6 +226,7 @@ impl Scenario {
         Self {
             kind: ScenarioKind::AnyFault,
             nodes,
+            joiners: 0,
             runtimes: *dice.pick(&[1, 1, 2]),
             clients: *dice.pick(&[2, 4, 8]),
             keys: *dice.pick(&[1, 2, 5, 12]),
@@ -207,6 +255,7 @@ impl Scenario {
             ]),
             range_keys: *dice.pick(&[4, 16 << 10]),
             tombstone_gc: None,
+            has_backups: false,
             clock_drift_max: CLOCK_DRIFT_MAX,
             faults,
             far_host: dice.place(nodes),
@@ -214,6 +263,8 @@ impl Scenario {
             fault_gap_ms: dice.pick(&[20..=300, 100..=1_000, 500..=2_000]).clone(),
             fault_ms: 50..=2_500,
             span: Duration::from_millis(dice.within(&(2_000..=5_000))),
+            counting: None,
+            changing: None,
         }
     }
 

@@ -8,7 +8,7 @@ use crate::host::{BatchClient, SentRequest};
 use crate::{value, workload};
 use base::Clock;
 use bytes::Bytes;
-use checker::{Action, OperationId, Outcome, Request};
+use checker::{OperationId, Outcome, Request};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -105,9 +105,10 @@ impl BatchClient for Batch {
             .trace
             .note(format_args!("ask  #{} {request} in a batch", id.0));
         self.begun.borrow_mut()[number] = Some(id);
-        match request.action {
-            Action::Put { .. } => value::of(id, workload::value_bytes(&world.value_dice)),
-            Action::Delete | Action::Get | Action::Scan => Bytes::new(),
+        if request.action.is_put() {
+            value::of(id, workload::value_bytes(&world.value_dice))
+        } else {
+            Bytes::new()
         }
     }
 

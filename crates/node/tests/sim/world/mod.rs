@@ -8,6 +8,8 @@
 //! unavailable. `report` collects what they found.
 
 mod batches;
+mod counters;
+mod members;
 mod quiescence;
 mod report;
 mod scans;
@@ -23,15 +25,16 @@ pub(crate) use report::Report;
 use crate::clock::SimClock;
 use crate::dice::Dice;
 use crate::faults;
-use crate::host::{Acceptance, Crash, Host, SentRequest};
+use crate::host::{Acceptance, Crash, Host, KEY_PREFIX, SentRequest};
 use crate::network::{HostNumber, Network};
 use crate::scenario::{Scenario, ScenarioKind};
 use crate::trace::{Trace, log, panics};
 use crate::value;
 use crate::workload;
-use base::{Clock, Timestamp};
-use checker::{Action, History, OperationId, Outcome, Request};
-use cluster::Placement;
+use base::{Clock, Entry, Timestamp};
+use checker::{History, OperationId, Outcome, Request};
+use counters::Increments;
+use members::Membership;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -83,9 +86,10 @@ pub(crate) struct World {
     non_owned_dropped: Cell<u64>,
     /// When operations ran, and when hosts were unavailable.
     pub(crate) timeline: RefCell<Timeline>,
-    placement: Placement,
+    members: RefCell<Membership>,
     history: RefCell<History>,
     versions: RefCell<Versions>,
+    increments: Increments,
     value_dice: Dice,
     /// The first failure besides broken promises.
     failure: RefCell<Option<String>>,
@@ -152,10 +156,9 @@ impl World {
             let (network, trace) = (network.clone(), trace.clone());
             Host::new(number, &scenario, clock, network, trace, dice.fork())
         });
-        let names = crate::host::names(scenario.nodes);
         Rc::new(Self {
             hosts: hosts.collect(),
-            placement: Placement::new(names.iter().map(String::as_str)),
+            members: RefCell::new(Membership::founding(scenario.founders())),
             timeline: RefCell::new(Timeline::new(began)),
             scenario,
             skews_ms,
@@ -167,6 +170,7 @@ impl World {
             non_owned_dropped: Cell::default(),
             history: RefCell::default(),
             versions: RefCell::default(),
+            increments: Increments::default(),
             value_dice: dice.fork(),
             failure: RefCell::default(),
         })
@@ -181,6 +185,8 @@ impl World {
         if self.scenario.kind != ScenarioKind::AnyFault {
             sleep(MEETING).await;
         }
+        let starting = tokio::task::spawn_local(Rc::clone(self).start_joined_forever());
+        let emptying = tokio::task::spawn_local(Rc::clone(self).empty_removed_forever());
         let end = Instant::now() + self.scenario.span;
         let inspecting = tokio::task::spawn_local({
             let world = Rc::clone(self);
@@ -193,11 +199,12 @@ impl World {
                 tokio::task::spawn_local(async move { world.run_client(client, &dice, end).await })
             })
             .collect();
+        let counting = self.count(end);
         let breaking = faults::break_things(Rc::clone(self), dice.fork(), end);
         for fault in breaking.await {
             self.join("a fault", fault).await;
         }
-        for client in clients {
+        for client in clients.into_iter().chain(counting) {
             self.join("a client", client).await;
         }
         inspecting.abort();
@@ -205,7 +212,11 @@ impl World {
         self.heal_all();
         if let Err(what) = self.reach_quiescence(&dice.fork()).await {
             self.fail(what);
+        } else if let Err(what) = self.check_counters(&dice.fork()).await {
+            self.fail(what);
         }
+        starting.abort();
+        emptying.abort();
         self.inspect_stores();
         let dropped = self.hosts.iter().map(|host| host.non_owned_dropped());
         self.non_owned_dropped.set(dropped.sum());
@@ -272,7 +283,9 @@ impl World {
     pub(crate) async fn ask(&self, request: Request, patience: Duration) -> Option<Outcome> {
         let host = &self.hosts[request.node];
         let id = OperationId(self.history.borrow().operations().len());
-        let value = matches!(request.action, Action::Put { .. })
+        let value = request
+            .action
+            .is_put()
             .then(|| value::of(id, workload::value_bytes(&self.value_dice)));
         let SentRequest { answer, leave } = host.ask(request, value)?;
         self.history
@@ -347,7 +360,9 @@ impl World {
                     versions.note(&entry, number, format_args!("node {number}"));
                 }
             }
-            for hint in host.hints() {
+            // Those of counters are checked with them.
+            let is_checked = |hint: &Entry| hint.key().starts_with(KEY_PREFIX);
+            for hint in host.hints().into_iter().filter(is_checked) {
                 versions.note(&hint, number, format_args!("a hint of node {number}"));
             }
         }

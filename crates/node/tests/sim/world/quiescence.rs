@@ -63,11 +63,15 @@ impl World {
 
     /// Waits for quiescence and checks it. Fails with the reason why it was not reached.
     pub(super) async fn reach_quiescence(&self, dice: &Dice) -> Result<(), String> {
+        self.members_settle().await?;
         sleep(SETTLING).await;
         self.drain(self.outdated()).await?;
         let copies = self.copies_of_all_keys()?;
-        self.hints_have_arrived(&copies)?;
-        self.no_non_owned(&copies)?;
+        // A change moves copies, and leaves behind those at earlier places.
+        if self.scenario.changing.is_none() {
+            self.hints_have_arrived(&copies)?;
+            self.no_non_owned(&copies)?;
+        }
         self.rebuild_after_power_cuts().await?;
         if let Some(lost) = self.lost.get() {
             if self.scenario.rebuilds() {
@@ -77,7 +81,7 @@ impl World {
             }
         }
         self.repair().await?;
-        let all = self.scenario.nodes as u8;
+        let all = self.members().len() as u8;
         self.read_all(all, None, dice).await?;
         sleep(REPAIRING).await;
         self.agree(&self.copies_of_all_keys()?)?;
@@ -107,14 +111,15 @@ impl World {
         self.lost.get().filter(|_| is_copy)
     }
 
-    /// Waits until no host but `except` has hints left.
+    /// Waits until no member but `except` has hints left.
     async fn drain(&self, except: Option<HostNumber>) -> Result<(), String> {
         let began = Instant::now();
         loop {
-            let waiting = self.hosts.iter().map(|host| host.hints_waiting());
-            let waiting: Vec<Option<u64>> = waiting.collect();
-            let mut hosts = waiting.iter().enumerate();
-            if hosts.all(|(host, waiting)| *waiting == Some(0) || except == Some(host)) {
+            let members = self.members().into_iter();
+            let waiting = members.map(|host| (host, self.hosts[host].hints_waiting()));
+            let waiting: Vec<(HostNumber, Option<u64>)> = waiting.collect();
+            let mut hosts = waiting.iter();
+            if hosts.all(|(host, waiting)| *waiting == Some(0) || except == Some(*host)) {
                 self.trace.note(format_args!("hints have drained"));
                 return Ok(());
             }
@@ -131,7 +136,7 @@ impl World {
         let began = Instant::now();
         let counts = |host: HostNumber| self.hosts[host].is_voter() == Some(true);
         let waits_for = |host: &HostNumber| self.lost.get() != Some(*host) && !counts(*host);
-        while let Some(host) = (0..self.hosts.len()).find(waits_for) {
+        while let Some(host) = self.members().into_iter().find(waits_for) {
             if began.elapsed() > REBUILDING {
                 return Err(format!("the store of node {host} does not count again"));
             }
@@ -179,7 +184,7 @@ impl World {
     /// then accepts the store as it is.
     async fn accept_loss(&self, lost: HostNumber, dice: &Dice) -> Result<(), String> {
         let host = &self.hosts[lost];
-        let others = self.scenario.nodes as u8 - 1;
+        let others = self.members().len() as u8 - 1;
         self.read_all(others, Some(lost), dice).await?;
         sleep(REPAIRING).await;
         host.crash(Crash::Kill);
@@ -188,21 +193,23 @@ impl World {
         self.drain(None).await
     }
 
-    /// Reads every key from `ack` replicas, through any node but `except`.
+    /// Reads every key from `ack` replicas, through any member but `except`.
     pub(super) async fn read_all(
         &self,
         ack: u8,
         except: Option<HostNumber>,
         dice: &Dice,
     ) -> Result<(), String> {
-        let nodes = self.scenario.nodes;
+        let members = self.members();
+        let nodes = members.len();
         for key in 0..self.scenario.keys {
-            let node = dice.place(nodes);
-            let node = if except == Some(node) {
-                (node + 1) % nodes
+            let place = dice.place(nodes);
+            let place = if except == Some(members[place]) {
+                (place + 1) % nodes
             } else {
-                node
+                place
             };
+            let node = members[place];
             let request = Request {
                 client: self.scenario.clients,
                 node,

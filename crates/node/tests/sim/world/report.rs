@@ -19,6 +19,8 @@ pub(crate) struct Report {
     pub(crate) trace_lines: u64,
     /// The end of the trace.
     pub(crate) trace: Vec<String>,
+    /// How many increments of counters were acknowledged; `None` if nobody counted.
+    pub(crate) increments: Option<usize>,
     /// How many operations were acknowledged or answered.
     pub(crate) answered: usize,
     /// How many operations had too few replicas.
@@ -27,6 +29,8 @@ pub(crate) struct Report {
     pub(crate) gc_threshold: Option<usize>,
     /// How many non-owned copies the stores had dropped at the end.
     pub(crate) non_owned_dropped: u64,
+    /// The epoch of the list of members at the end; `None` if nobody has changed it.
+    pub(crate) epoch: Option<u64>,
     /// For how many keys linearizability was checked.
     pub(crate) keys_judged: usize,
     /// For how many of them the search gave up.
@@ -87,6 +91,7 @@ pub(super) fn of(world: &World, seed: u64) -> Report {
         trace_hash: world.trace.hash(),
         trace_lines: world.trace.count(),
         trace: world.trace.tail(),
+        increments: world.scenario.counting.map(|_| world.increments_applied()),
         answered: count(|outcome| {
             matches!(outcome, Outcome::Written { .. } | Outcome::Found { .. })
         }),
@@ -96,6 +101,10 @@ pub(super) fn of(world: &World, seed: u64) -> Report {
             .tombstone_gc
             .map(|_| world.gc_threshold.get().1),
         non_owned_dropped: world.non_owned_dropped.get(),
+        epoch: world
+            .scenario
+            .changing
+            .map(|_| world.members.borrow().epoch.as_u64()),
         keys_judged,
         keys_undecided,
         headline: failures

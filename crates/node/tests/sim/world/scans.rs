@@ -8,6 +8,7 @@ use crate::workload;
 use base::{Clock, Timestamp};
 use checker::{Action, Content, OperationId, Outcome, Request};
 use cluster::Replicas;
+use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 impl World {
@@ -19,7 +20,8 @@ impl World {
             ack: any.ack,
             from: any.from,
         };
-        let Some(SentRequest { answer, leave }) = host.ask_scan(any.key, replicas) else {
+        let Some(SentRequest { answer, leave }) = host.ask_scan(any.key, replicas, Duration::ZERO)
+        else {
             return sleep(super::REFUSED_PAUSE).await;
         };
         let start = key_bytes(any.key);
@@ -62,7 +64,7 @@ impl World {
         for (key, id) in asked {
             self.complete(id, any.node, outcome_of(key, told.as_ref(), any.ack));
         }
-        sleep(std::time::Duration::from_millis(1)).await;
+        sleep(Duration::from_millis(1)).await;
     }
 
     /// The keys ascend, so each comes once.

@@ -26,16 +26,14 @@ pub(super) struct KeyCopies {
 }
 
 impl World {
-    /// The copies of all keys on all nodes. Where a lost folder cannot be read, the node
+    /// The copies of all keys on all members. Where a lost folder cannot be read, the node
     /// counts as having no copy.
     pub(super) fn copies_of_all_keys(&self) -> Result<Vec<KeyCopies>, String> {
         let keys = 0..self.scenario.keys;
         keys.map(|key| {
-            let preference_list = self
-                .placement
-                .preference_list(&key_bytes(key), self.scenario.nodes as u8);
+            let preference_list = self.members.borrow().preference_list(&key_bytes(key));
             let mut places = Vec::new();
-            for node in preference_list.iter().map(|node| node.index()) {
+            for node in preference_list {
                 let held = match self.hosts[node].held(key) {
                     Ok(held) => held,
                     Err(_) if self.lost.get() == Some(node) => None,
@@ -48,6 +46,26 @@ impl World {
             Ok(KeyCopies { key, places })
         })
         .collect()
+    }
+
+    /// What each host holds, and what it knows of tombstone GC: for the text of a
+    /// failure.
+    pub(super) fn describe_stores(&self) -> String {
+        let mut lines = Vec::new();
+        for (number, host) in self.hosts.iter().enumerate() {
+            let (gc, promises) = (host.gc_status(), host.all_promises_kept());
+            lines.push(format!("host {number}: {gc:?}, promises {promises:?}"));
+            lines.extend(host.all_held().iter().map(|held| {
+                format!(
+                    "  {}: {:?} at {}, {} copies",
+                    held.key().escape_ascii(),
+                    held.kind(),
+                    held.timestamp().as_u64(),
+                    held.copies()
+                )
+            }));
+        }
+        lines.join("\n")
     }
 
     /// Checks that each acknowledged write that hints cover, or something newer, is on all

@@ -32,15 +32,16 @@ impl World {
     ) -> Result<(), String> {
         self.write_all(dice).await?;
         self.rise_above_all(tombstone_gc).await?;
-        let all = self.scenario.nodes as u8;
-        let first = dice.place(self.hosts.len());
-        let (before, behind) = self.hosts.split_at(first);
+        let members = self.members();
+        let all = members.len() as u8;
+        let first = dice.place(members.len());
+        let (before, behind) = members.split_at(first);
         for host in behind.iter().chain(before) {
-            host.compact();
+            self.hosts[*host].compact();
             self.read_all(all, None, dice).await?;
         }
-        for host in &self.hosts {
-            host.compact();
+        for host in &members {
+            self.hosts[*host].compact();
         }
         for key_copies in self.copies_of_all_keys()? {
             if key_copies.non_owned().next().is_some() {
@@ -65,7 +66,8 @@ impl World {
     /// Puts and deletes, of any number of copies: no closed timestamp may be in the way of what is
     /// written now.
     async fn write_all(&self, dice: &Dice) -> Result<(), String> {
-        let all = self.scenario.nodes as u8;
+        let members = self.members();
+        let all = members.len() as u8;
         for key in 0..self.scenario.keys {
             let action = if dice.percent(50) {
                 Action::Put { ttl_seconds: None }
@@ -79,7 +81,7 @@ impl World {
             };
             let request = Request {
                 client: self.scenario.clients,
-                node: dice.place(self.hosts.len()),
+                node: *dice.pick(&members),
                 key,
                 action,
                 ack: copies,
@@ -99,18 +101,17 @@ impl World {
         let entries = copies.iter().flat_map(KeyCopies::entries);
         let newest = entries.map(Entry::timestamp).max();
         let newest = newest.unwrap_or(Timestamp::ZERO);
-        while let Some(host) = self.hosts.iter().find(|host| {
+        let members = self.members();
+        let hosts = members.iter().map(|host| &self.hosts[*host]);
+        while let Some(host) = hosts.clone().find(|host| {
             let known = host.gc_status();
             known.is_none_or(|known| known.gc_threshold.min(known.non_owned_below) <= newest)
         }) {
             if began.elapsed() > tombstone_gc.gc_grace + RISING {
                 return Err(format!(
-                    "the GC threshold of node {} does not rise above {newest}: {:?}",
+                    "the GC threshold of node {} does not rise above {newest}\n{}",
                     host.number(),
-                    self.hosts
-                        .iter()
-                        .map(|host| host.gc_status())
-                        .collect::<Vec<_>>()
+                    self.describe_stores()
                 ));
             }
             sleep(LOOK_PERIOD).await;

@@ -92,9 +92,10 @@ impl Versions {
                 continue;
             }
             let key = operation.request.key;
-            let what = match operation.request.action {
-                Action::Put { .. } => What::Value(Content::Value(id)),
-                Action::Delete | Action::Get | Action::Scan => What::Tombstone,
+            let what = if operation.request.action.is_put() {
+                What::Value(Content::Value(id))
+            } else {
+                What::Tombstone
             };
             match operation.outcome() {
                 Some(

@@ -3,13 +3,21 @@
 use super::*;
 use cluster::{PEER_STARTS_MAX, STARTS_MAX};
 
-/// Where the hellos of earlier releases end: before the bounds, before the counts as well, and
-/// before the starts of the peer.
-fn earlier_ends(hello: &[u8]) -> [usize; 3] {
-    let before_starts = hello.len() - 2 - 2 * size_of::<u64>();
+/// Where the hellos of earlier releases end: before the counts, the bounds, the starts of the peer,
+/// the number of the cluster, and the list of members.
+fn earlier_ends(hello: &[u8]) -> [usize; 5] {
+    let before_list = hello.len() - ListReport::BYTES;
+    let before_cluster = before_list - size_of::<u64>();
+    let before_starts = before_cluster - 2 - 2 * size_of::<u64>();
     let before_bounds = before_starts - 2 * size_of::<u64>();
     let before_counts = before_bounds - 2 * size_of::<u64>();
-    [before_counts, before_bounds, before_starts]
+    [
+        before_counts,
+        before_bounds,
+        before_starts,
+        before_cluster,
+        before_list,
+    ]
 }
 
 /// The payload of a hello.
@@ -51,8 +59,18 @@ fn a_hello_is_decoded_whole_or_not_at_all() {
 #[test]
 fn hellos_of_releases_that_say_less_are_read() {
     let hello = encoded(&example_hello());
-    let [before_counts, before_bounds, before_starts] = earlier_ends(&hello);
+    let [
+        before_counts,
+        before_bounds,
+        before_starts,
+        before_cluster,
+        before_list,
+    ] = earlier_ends(&hello);
     let mut expected = example_hello();
+    expected.list = ListReport::default();
+    assert_eq!(decoded(&hello[..before_list]), Ok(expected.clone()));
+    expected.cluster = 0;
+    assert_eq!(decoded(&hello[..before_cluster]), Ok(expected.clone()));
     expected.remembered_starts = [].into();
     assert_eq!(decoded(&hello[..before_starts]), Ok(expected.clone()));
     expected.gc_threshold = Timestamp::ZERO;
@@ -69,7 +87,7 @@ fn additions_of_later_releases_are_ignored() {
     let longer = [&hello[..], b"more"].concat();
     assert_eq!(decoded(&longer), Ok(example_hello()));
     let mut flags = hello.clone();
-    flags[12] |= 0b1111_1100;
+    flags[12] |= 0b1111_1000;
     assert_eq!(decoded(&flags), Ok(example_hello()));
     let mut replica_state = hello;
     replica_state[13] = 200;
@@ -85,7 +103,7 @@ fn a_hello_with_the_longest_name_and_the_most_starts_fits() {
     let ends = |starts: &[u64]| (starts.len(), starts.last().copied());
     let mut longest = example_hello();
     longest.remembered_starts = (0..500).collect();
-    for (name_bytes, starts, remembered) in [(1024, 2_000, 111), (20, 2_000, 237), (1024, 10, 256)]
+    for (name_bytes, starts, remembered) in [(1024, 2_000, 102), (20, 2_000, 228), (1024, 10, 256)]
     {
         longest.name = "n".repeat(name_bytes);
         longest.starts = (0..starts).collect();

@@ -7,8 +7,10 @@ mod proof;
 use super::*;
 use crate::PeerEnvironment;
 use crate::tests::TestNode;
+use crate::wire::store_report::ListReport;
 use base::Timestamp;
-use cluster::ReplicaState;
+use cluster::layout::MemberReport;
+use cluster::{Epoch, NodeId, ReplicaState};
 use std::sync::Arc;
 
 type HandshakeResult = Result<Session, HandshakeError>;
@@ -23,7 +25,12 @@ async fn shake_hands(
     let mut our_decoder = Decoder::new(&[], HANDSHAKE_BYTES_MAX);
     let mut their_decoder = Decoder::new(&[], HANDSHAKE_BYTES_MAX);
     tokio::join!(
-        dial(&mut ours, &mut our_decoder, asker.handshake(), "replica"),
+        dial(
+            &mut ours,
+            &mut our_decoder,
+            asker.handshake(),
+            Some("replica")
+        ),
         accept(&mut theirs, &mut their_decoder, replica.handshake()),
     )
 }
@@ -73,6 +80,17 @@ fn example_hello() -> Hello {
         greatest_seen: Timestamp::from_u64(4),
         unix_ms: u64::MAX,
         gc_threshold: Timestamp::from_u64(7),
+        cluster: 9,
+        list: ListReport {
+            cluster: 9,
+            epoch: Epoch::new(4),
+            member: MemberReport {
+                epoch: Epoch::new(3),
+                change: Epoch::new(2),
+                equal_with: [NodeId::new(1)].into_iter().collect(),
+            },
+        },
+        waits: false,
     }
 }
 

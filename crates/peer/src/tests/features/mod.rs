@@ -3,6 +3,7 @@
 mod contact;
 mod many;
 pub(crate) mod node_report;
+mod promises;
 mod same;
 mod traces;
 

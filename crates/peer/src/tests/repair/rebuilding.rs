@@ -45,6 +45,7 @@ async fn what_a_node_reports_is_heard_with_the_next_heartbeat() {
             report.set(StoreReport {
                 acknowledged,
                 gc_threshold,
+                list: ListReport::default(),
             });
             expected.push(report.get());
             tokio::time::sleep(2 * HEARTBEAT).await;

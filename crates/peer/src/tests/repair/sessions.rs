@@ -6,7 +6,7 @@ use cluster::repair::{SessionId, Token};
 fn begin() -> PeerRequest {
     PeerRequest::Session(RepairRequest::Begin {
         session: SessionId::Incremental(1),
-        members: 3,
+        epoch: cluster::Epoch::default(),
     })
 }
 
@@ -78,6 +78,7 @@ fn stream() -> PeerRequest {
         range: 7,
         asker: cluster::NodeId::new(0),
         after: None,
+        until: None,
         held: vec![1],
     })
 }

@@ -1,20 +1,23 @@
 //! Appends messages to what is sent.
 
 use super::{
-    ABSENT, CONTACT, EXAMINE, EXAMINED, FOUND, GC_THRESHOLD, MISSED, NEWER, NEWER_VERSIONS,
-    NO_NEWER, OBSOLETE, PAGE, PAGED, PIECE, PING, PONG, READ, READ_UNLESS_SAME, REPAIR,
-    REPAIR_WRITE, REPLICA_STATE, REPORT, RUN, SAME, SESSION, SESSION_ANSWER, STORED, TRACE,
-    UNKNOWN, WRITE, WRITES,
+    ABSENT, ACCEPT, BACKUP, BACKUP_ANSWER, CONTACT, EXAMINE, EXAMINED, FOUND, GC_THRESHOLD, LIST,
+    LISTED, MISSED, NEWER, NEWER_VERSIONS, NO_NEWER, OBSOLETE, OVERTAKEN, PAGE, PAGED, PIECE, PING,
+    PONG, PROMISE, PROMISE_ANSWER, READ, READ_UNLESS_SAME, REPAIR, REPAIR_WRITE, REPLICA_STATE,
+    REPORT, RUN, SAME, SESSION, SESSION_ANSWER, STORED, TRACE, UNKNOWN, WRITE, WRITES,
 };
+use crate::wire::backup_message::{BackupAnswer, BackupRequest};
 use crate::wire::contact::Contact;
 use crate::wire::entry_fields::{FLAG_EXPIRES, FLAG_TOMBSTONE};
 use crate::wire::frame::{PIECE_BYTES, begin_frame, put_frame};
+use crate::wire::list_message::{ListAnswer, ListRequest};
 use crate::wire::node_report::NodeReport;
 use crate::wire::page;
+use crate::wire::promise_message::{PromiseAnswer, PromiseRequest};
 use crate::wire::repair_message::put_session_id;
 use crate::wire::repair_message::{RepairAnswer, RepairRequest};
 use crate::wire::same::ValueHash;
-use crate::wire::store_report::StoreReport;
+use crate::wire::store_report::{ListReport, StoreReport};
 use base::{Entry, EntryRef, Expiry, Kind, NewerVersion, Timestamp, TraceId};
 use cluster::pages::PageRequest;
 use cluster::repair::SessionId;
@@ -162,6 +165,7 @@ fn put_newer_version(out: &mut Vec<u8>, newer_version: NewerVersion) {
     let (newer_version, timestamp) = match newer_version {
         NewerVersion::None => return out.push(NO_NEWER),
         NewerVersion::At(newest) => (NEWER, newest),
+        NewerVersion::Overtaken(newest) => (OVERTAKEN, newest),
         NewerVersion::Unknown(bound) => (UNKNOWN, bound),
     };
     out.push(newer_version);
@@ -215,7 +219,24 @@ pub(crate) fn put_report(out: &mut Vec<u8>, report: StoreReport) {
     put_frame(out, REPORT, 0, |out| {
         out.extend_from_slice(&report.acknowledged.to_le_bytes());
         out.extend_from_slice(&report.gc_threshold.as_u64().to_le_bytes());
+        if report.list != ListReport::default() {
+            out.extend_from_slice(&0u64.to_le_bytes());
+            report.list.encode(out);
+        }
     });
+}
+
+/// Appends a request about the list of members.
+pub(crate) fn put_list(out: &mut Vec<u8>, call: u64, remaining: Duration, request: &ListRequest) {
+    put_frame(out, LIST, call, |out| {
+        put_remaining(out, remaining);
+        request.encode(out);
+    });
+}
+
+/// Appends the answer to one.
+pub(crate) fn put_listed(out: &mut Vec<u8>, call: u64, answer: &ListAnswer) {
+    put_frame(out, LISTED, call, |out| answer.encode(out));
 }
 
 /// Appends a request for a page of a range.
@@ -240,6 +261,57 @@ pub(crate) fn put_examine(out: &mut Vec<u8>, call: u64, remaining: Duration) {
 /// Appends the node report of this node.
 pub(crate) fn put_examined(out: &mut Vec<u8>, call: u64, report: &NodeReport) {
     put_frame(out, EXAMINED, call, |out| report.encode(out));
+}
+
+/// Appends a request for a backup.
+pub(crate) fn put_backup(
+    out: &mut Vec<u8>,
+    call: u64,
+    remaining: Duration,
+    request: &BackupRequest,
+) {
+    put_frame(out, BACKUP, call, |out| {
+        put_remaining(out, remaining);
+        request.encode(out);
+    });
+}
+
+/// Appends the answer to a request for a backup.
+pub(crate) fn put_backup_answer(out: &mut Vec<u8>, call: u64, answer: &BackupAnswer) {
+    put_frame(out, BACKUP_ANSWER, call, |out| answer.encode(out));
+}
+
+/// Appends a request of a conditional write.
+pub(crate) fn put_promise(
+    out: &mut Vec<u8>,
+    call: u64,
+    remaining: Duration,
+    request: &PromiseRequest,
+) {
+    put_frame(out, PROMISE, call, |out| {
+        put_remaining(out, remaining);
+        request.encode(out);
+    });
+}
+
+/// Appends the answer to a request of a conditional write.
+pub(crate) fn put_promise_answer(out: &mut Vec<u8>, call: u64, answer: PromiseAnswer) {
+    put_frame(out, PROMISE_ANSWER, call, |out| answer.encode(out));
+}
+
+/// Appends a version that is to be accepted; a long value is yet to follow.
+pub(crate) fn put_accept(
+    out: &mut Vec<u8>,
+    call: u64,
+    remaining: Duration,
+    ballot: Timestamp,
+    entry: &Entry,
+) {
+    put_frame(out, ACCEPT, call, |out| {
+        put_remaining(out, remaining);
+        out.extend_from_slice(&ballot.as_u64().to_le_bytes());
+        put_entry(out, entry);
+    });
 }
 
 /// Appends the next piece of a long value.

@@ -1,9 +1,10 @@
 //! Reads the fields of messages.
 
-use super::{EntryHead, Frame, FrameError, NEWER, NO_NEWER, RunHead, UNKNOWN};
+use super::{EntryHead, Frame, FrameError, NEWER, NO_NEWER, OVERTAKEN, RunHead, UNKNOWN};
 use crate::wire::entry_fields::EntryFields;
 use crate::wire::frame::{PIECE_BYTES, RUN_BYTES_MAX};
 use crate::wire::repair_message::take_session_id;
+use crate::wire::store_report::ListReport;
 use base::{ByteReader, KEY_BYTES_MAX, NewerVersion, Timestamp};
 use cluster::Miss;
 use cluster::repair::SessionId;
@@ -60,6 +61,15 @@ impl<'a> Fields<'a> {
     pub(super) fn session(&mut self) -> Result<SessionId, FrameError> {
         let taken = take_session_id(&mut self.reader);
         taken.map_err(|what| self.frame.malformed(what))
+    }
+
+    /// What the rest of a report says of the list of members: nothing, if it is of another release.
+    pub(super) fn list_report(&mut self) -> ListReport {
+        let mut rest = ByteReader::new(self.take_rest());
+        match rest.u64() {
+            Some(0) => ListReport::decode(&mut rest).unwrap_or_default(),
+            _ => ListReport::default(),
+        }
     }
 
     pub(super) fn timestamp(&mut self) -> Result<Timestamp, FrameError> {
@@ -135,6 +145,7 @@ impl<'a> Fields<'a> {
         Ok(match newer_version {
             NO_NEWER => NewerVersion::None,
             NEWER => NewerVersion::At(Timestamp::from_u64(self.u64()?)),
+            OVERTAKEN => NewerVersion::Overtaken(Timestamp::from_u64(self.u64()?)),
             UNKNOWN => NewerVersion::Unknown(Timestamp::from_u64(self.u64()?)),
             _ => return Err(self.frame.malformed("an unknown newer-version check")),
         })

@@ -6,6 +6,7 @@
 //!    2  read     remaining ms u32 | key
 //!    3  stored   newer version u8: 0 none | 1 at, timestamp u64
 //!                                    | 2 unknown, bound on timestamps u64
+//!                                    | 3 overtaken, timestamp u64
 //!    4  found    entry
 //!    5  absent
 //!    6  missed   reason u8: 1 timeout, 2 refused, 3 overloaded, 4 full, 5 failed, 6 learner
@@ -25,7 +26,8 @@
 //!   14  run      is last u8 | position u16, in thousandths | run bytes u32 | run
 //!                                          (11 to 14 only with the feature `SESSIONS`)
 //!   15  report   acknowledged writes u64 | GC threshold u64
-//!            | a timestamp of earlier releases, or whatever later ones add
+//!            | 0 u64 and the report of the list of members, if there is one, as drawn in
+//!            `store_report.rs`; or a timestamp of earlier releases
 //!                                          (only with the feature `REPORT`)
 //!   16  GC threshold  u64                  (of all later answers of the connection;
 //!                                          with a call: of the long value that answers it)
@@ -46,9 +48,20 @@
 //!   28  examine  remaining ms u32
 //!   29  examined node report, as drawn in `node_report.rs`
 //!                                          (28 and 29 only with the feature `EXAMINATION`)
+//!   60  backup   remaining ms u32 | request, as drawn in `backup_message.rs`
+//!   61  backup   answer, as drawn there
+//!       answer                             (60 and 61 only with the feature `BACKUPS`)
+//!   64  promise  remaining ms u32 | request, as drawn in `promise_message.rs`
+//!   65  promise  answer, as drawn there
+//!       answer                             (to 64, and to 66 if the version is refused)
+//!   66  accept   remaining ms u32 | ballot u64 | entry
+//!                                          (answered as a write is; 64 to 66 only with the
+//!                                          feature `PROMISES`)
 //!   30  contact  bits u8: 1 the acceptor serves all requests of the dialler, 2 all links of
 //!            the acceptor to the dialler are up | whatever later releases add
 //!                                          (only with the feature `CONTACT`)
+//!   62  list     remaining ms u32 | request, as drawn in `list_message.rs`
+//!   63  listed   answer, as drawn there      (62 and 63 only with the feature `LISTS`)
 //!
 //! entry = flags u8 | copies u8 | key bytes u16 | timestamp u64 | value bytes u32
 //!       | expiry u64, if flags has EXPIRES | key | value
@@ -72,9 +85,10 @@ mod fields;
 mod many;
 
 pub(crate) use encode::{
-    ALL_LATER, begin_newer_versions, begin_writes, is_long, put_absent, put_contact,
-    put_entry_head, put_examine, put_examined, put_found, put_gc_threshold, put_missed,
-    put_newer_version_item, put_page, put_paged, put_piece, put_ping, put_pong, put_read,
+    ALL_LATER, begin_newer_versions, begin_writes, is_long, put_absent, put_accept, put_backup,
+    put_backup_answer, put_contact, put_entry_head, put_examine, put_examined, put_found,
+    put_gc_threshold, put_list, put_listed, put_missed, put_newer_version_item, put_page,
+    put_paged, put_piece, put_ping, put_pong, put_promise, put_promise_answer, put_read,
     put_read_unless_same, put_repair, put_repair_write, put_replica_state, put_report, put_run,
     put_same, put_session, put_session_answer, put_stored, put_trace, put_write, put_write_item,
     remaining_ms,
@@ -129,11 +143,22 @@ const EXAMINED: u8 = 29;
 
 const CONTACT: u8 = 30;
 
+const BACKUP: u8 = 60;
+const BACKUP_ANSWER: u8 = 61;
+const LIST: u8 = 62;
+const LISTED: u8 = 63;
+
+const PROMISE: u8 = 64;
+const PROMISE_ANSWER: u8 = 65;
+const ACCEPT: u8 = 66;
+
 const OBSOLETE: u8 = 7;
 
 const NO_NEWER: u8 = 0;
 const NEWER: u8 = 1;
 const UNKNOWN: u8 = 2;
+/// Only to a dialler that has the feature `PROMISES`.
+const OVERTAKEN: u8 = 3;
 
 /// A message that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,8 +271,44 @@ pub(crate) enum Message<'a> {
     },
     /// The node report of the acceptor, in bytes.
     Examined(&'a [u8]),
+    /// A request for a backup.
+    Backup {
+        /// How long the dialler waits for the answer.
+        remaining: Duration,
+        /// The request.
+        request: &'a [u8],
+    },
+    /// The answer to a request for a backup.
+    BackupAnswer(&'a [u8]),
+    /// A request of a conditional write.
+    Promise {
+        /// How long the dialler waits for the answer.
+        remaining: Duration,
+        /// The request.
+        request: &'a [u8],
+    },
+    /// The answer to a request of a conditional write.
+    PromiseAnswer(&'a [u8]),
+    /// Store this version, if the promise of its ballot is kept.
+    Accept {
+        /// How long the dialler waits for the answer.
+        remaining: Duration,
+        /// The ballot.
+        ballot: Timestamp,
+        /// The version.
+        entry: EntryHead<'a>,
+    },
     /// How the acceptor deals with the dialler.
     Contact(Contact),
+    /// A request about the list of members.
+    List {
+        /// How long the dialler waits for the answer.
+        remaining: Duration,
+        /// The request.
+        request: &'a [u8],
+    },
+    /// The answer to one.
+    Listed(&'a [u8]),
 }
 
 /// A run that has arrived, without its bytes if it is long.
@@ -376,8 +437,8 @@ impl<'a> Message<'a> {
                 let report = StoreReport {
                     acknowledged: fields.u64()?,
                     gc_threshold: fields.timestamp()?,
+                    list: fields.list_report(),
                 };
-                let _of_other_releases = fields.take_rest();
                 Self::Report(report)
             }
             SESSION => Self::Session {
@@ -414,11 +475,31 @@ impl<'a> Message<'a> {
                 remaining: fields.remaining()?,
             },
             EXAMINED => Self::Examined(fields.take_rest()),
+            BACKUP => Self::Backup {
+                remaining: fields.remaining()?,
+                request: fields.take_rest(),
+            },
+            BACKUP_ANSWER => Self::BackupAnswer(fields.take_rest()),
+            PROMISE => Self::Promise {
+                remaining: fields.remaining()?,
+                request: fields.take_rest(),
+            },
+            PROMISE_ANSWER => Self::PromiseAnswer(fields.take_rest()),
+            ACCEPT => Self::Accept {
+                remaining: fields.remaining()?,
+                ballot: fields.timestamp()?,
+                entry: fields.entry()?,
+            },
             CONTACT => {
                 let [code] = fields.array()?;
                 let _from_later_releases = fields.take_rest();
                 Self::Contact(Contact::from_code(code))
             }
+            LIST => Self::List {
+                remaining: fields.remaining()?,
+                request: fields.take_rest(),
+            },
+            LISTED => Self::Listed(fields.take_rest()),
             _ => return Err(frame.malformed("an unknown kind")),
         };
         fields.end()?;

@@ -8,17 +8,17 @@ use super::{
     HELD_MAX, KEY_HASHES_MAX, OFFERS_MAX, Offer, RepairAnswer, RepairRequest, SYMBOLS_MAX,
 };
 use base::ByteReader;
-use cluster::NODES_MAX;
 use cluster::comparison::symbols::Symbol;
+use cluster::{Epoch, NODES_MAX};
 
 impl RepairRequest {
     /// Appends the request.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         put_session_id(out, self.session());
         match self {
-            Self::Begin { members, .. } => {
+            Self::Begin { epoch, .. } => {
                 out.push(1);
-                put_u64(out, *members);
+                put_u64(out, epoch.as_u64());
             }
             Self::Close {
                 gc_threshold,
@@ -138,6 +138,7 @@ impl RepairRequest {
                 range,
                 asker,
                 after,
+                until,
                 held,
                 ..
             } => {
@@ -145,6 +146,7 @@ impl RepairRequest {
                 put_u32(out, *range);
                 put_node(out, *asker);
                 put_option_key(out, after.as_deref());
+                put_option_key(out, until.as_deref());
                 for hash in held.iter().take(HELD_MAX) {
                     put_u32(out, *hash);
                 }
@@ -162,7 +164,7 @@ impl RepairRequest {
         let request = match fields.u8()? {
             1 => Self::Begin {
                 session,
-                members: fields.u64()?,
+                epoch: Epoch::new(fields.u64()?),
             },
             2 => Self::Agree {
                 session,
@@ -219,6 +221,7 @@ impl RepairRequest {
                 range: fields.u32()?,
                 asker: fields.node()?,
                 after: fields.option_key()?,
+                until: fields.option_key()?,
                 held: fields.rest_of(HELD_MAX, Fields::u32)?,
             },
             12 => Self::Offer {
@@ -357,6 +360,10 @@ impl RepairAnswer {
                 put_u64(out, closed.as_u64());
             }
             Self::Failed => out.push(14),
+            Self::OtherEpoch { epoch } => {
+                out.push(15);
+                put_u64(out, epoch.as_u64());
+            }
             Self::Synced { may_raise } => out.extend_from_slice(&[13, (*may_raise).into()]),
         }
     }
@@ -424,6 +431,9 @@ impl RepairAnswer {
                 may_raise: fields.bool()?,
             },
             14 => Self::Failed,
+            15 => Self::OtherEpoch {
+                epoch: Epoch::new(fields.u64()?),
+            },
             _ => return Err("an unknown answer of a repair"),
         };
         fields.end()?;

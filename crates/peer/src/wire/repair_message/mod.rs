@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! request = session | tag u8 | fields           answer = tag u8 | fields
-//!  1 begin      members hash u64                 1 begun     greatest seen u64 | GC threshold u64
+//!  1 begin      epoch u64                        1 begun     greatest seen u64 | GC threshold u64
 //!  2 agree      cut u64 | GC threshold u64                   | closed u64 | latest u64
 //!               | n u8 | n * reach u8                        | may raise u8 | reach u8
 //!               | bounds of each node                        | bounds of each node
@@ -23,12 +23,13 @@
 //!               | n * u8: equal with these      10 wanted    all u8 | sent u32
 //! 11 stream     range u32 | for u8                           | below closed u32 | n * index u16
 //!               | after option key              the answer to `stream` is a `run`, or 8 refused
-//!               | n * u32: short hashes         11 recounted digest
+//!               | until option key              11 recounted digest
+//!               | n * u32: short hashes
 //! 12 offer      range u32 | from u8 | n * offer 12 closed    closed u64
 //! 13 recount    range u32 | for u8              13 finished  may raise u8
 //! 14 close      GC threshold u64 | below u64    14 failed
 //!               | are all u8 | start key
-//! 15 finish     below u64
+//! 15 finish     below u64                    15 other epoch: u64
 //!
 //! session    = is full u8 | u64 | u32: a token, or a random number and 0
 //! offer      = key | timestamp u64 | content hash u32 | copies u8
@@ -38,8 +39,7 @@
 //! key        = bytes u16 | bytes               option key = 0 u8, or 1 u8 | key
 //! ```
 //!
-//! All numbers are little-endian. Nodes are numbered by the list of names that
-//! both sides have, which the handshake has made sure of.
+//! All numbers are little-endian. Nodes are named by their IDs.
 
 mod codec;
 mod fields;
@@ -53,10 +53,10 @@ pub(crate) use session_id::{put_session_id, take_session_id};
 use crate::wire::frame::PAYLOAD_BYTES_MAX;
 use base::Timestamp;
 use bytes::Bytes;
-use cluster::NodeId;
 use cluster::comparison::symbols::Symbol;
 use cluster::comparison::{Digest, KeyBounds, STEPS_MAX};
 use cluster::repair::{SessionId, Token};
+use cluster::{Epoch, NodeId};
 
 /// The most symbols that one answer carries.
 pub const SYMBOLS_MAX: usize = 2048;
@@ -90,8 +90,8 @@ pub enum RepairRequest {
     Begin {
         /// The session.
         session: SessionId,
-        /// The [hash](cluster::Members::names_hash) of the members by which it places keys.
-        members: u64,
+        /// The epoch of the list of members by which it places keys.
+        epoch: Epoch,
     },
     /// Raise the closed timestamp: [`cluster::repair::SessionRequest::Close`].
     Close {
@@ -190,7 +190,10 @@ pub enum RepairRequest {
         asker: NodeId,
         /// The keys after this one; [`None`] from the beginning of the range on.
         after: Option<Bytes>,
-        /// Short hashes of the items that the node that asks has. They are left out.
+        /// The keys up to this one, which is included; [`None`] up to the end of the range.
+        until: Option<Bytes>,
+        /// Short hashes of the items that the node that asks has among these keys. They are left
+        /// out.
         held: Vec<u32>,
     },
     /// Offer the non-owned copies of a range to their replicas, and versions to nodes
@@ -326,6 +329,12 @@ pub enum RepairAnswer {
     Refused {
         /// The greatest token that it has seen.
         greatest: Token,
+    },
+    /// It takes no part in the session, because its list of members has another epoch, or it still
+    /// answers requests of an earlier list.
+    OtherEpoch {
+        /// The epoch of its list.
+        epoch: Epoch,
     },
     /// Its versions were offered.
     Announced {

@@ -16,11 +16,11 @@ fn requests() -> Vec<RepairRequest> {
     vec![
         RepairRequest::Begin {
             session: SessionId::Incremental(u64::MAX),
-            members: 0,
+            epoch: Epoch::default(),
         },
         RepairRequest::Begin {
             session,
-            members: 5,
+            epoch: Epoch::new(5),
         },
         RepairRequest::Close {
             session,
@@ -83,6 +83,7 @@ fn requests() -> Vec<RepairRequest> {
             range: 3,
             asker: node,
             after: None,
+            until: Some(Bytes::from_static(b"l")),
             held: vec![5, u32::MAX],
         },
         RepairRequest::Stream {
@@ -90,6 +91,7 @@ fn requests() -> Vec<RepairRequest> {
             range: 3,
             asker: node,
             after: Some(Bytes::from_static(b"k")),
+            until: None,
             held: Vec::new(),
         },
         RepairRequest::Offer {
@@ -164,6 +166,9 @@ fn answers() -> Vec<RepairAnswer> {
             below_closed: 3,
         },
         RepairAnswer::Refused { greatest: TOKEN },
+        RepairAnswer::OtherEpoch {
+            epoch: Epoch::new(1 << 40),
+        },
         RepairAnswer::Announced {
             below_closed: 3,
             not_told: vec![NodeId::new(2)],
@@ -235,6 +240,7 @@ fn the_longest_messages_fit_a_frame() {
             range: 0,
             asker: NodeId::new(0),
             after: Some(Bytes::from(vec![0; base::KEY_BYTES_MAX])),
+            until: Some(Bytes::from(vec![0; base::KEY_BYTES_MAX])),
             held: vec![0; HELD_MAX],
         },
         RepairRequest::Offer {

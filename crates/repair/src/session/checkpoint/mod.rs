@@ -5,6 +5,7 @@
 //! - When each node was last found equal with this one, and how many versions it has
 //!   that no other node has.
 //! - As a coordinator: how far a full session has come.
+//! - In a change of the members: with whom full sessions of the change have made this node equal.
 //!
 //! All of it is told again by the next session. So a file that cannot be read is begun anew,
 //! and a write that fails is only reported. The file is small: each change replaces it.
@@ -12,22 +13,25 @@
 //!
 //! ```text
 //! file       = magic [u8; 8] | version u32 | last equal full u64 | nodes u8 | node*
-//!            | checkpoints u8, 0 or 1 | checkpoint*           | crc32c u32 of the rest
+//!            | checkpoints u8, 0 or 1 | checkpoint*
+//!            | all facts u8, 0 or 1 | facts*                  | crc32c u32 of the rest
 //! node       = equal u64 | equal in a full session u64 | single copies u64
-//! checkpoint = token (u64, u32) | cut u64 | below u64 | stored u64 | key bytes u16 | next key
+//! checkpoint = token (u64, u32) | epoch u64 | cut u64 | below u64 | stored u64 | key bytes u16 | next key
 //!            | count u8 | taking part* | count u16 | unequal pair (node u8, node u8)*
 //! taking part = node u8 | single copies u64
+//! facts      = change u64 | store ID u64 | last loss u64 | equal with [u8; 32], a bit for each node
 //! ```
 //!
-//! The checkpoints of versions 1 and 2 are those of another protocol, and not used.
+//! The checkpoints of versions 1 and 2 are those of another protocol, and not used. Version 3 has no
+//! epochs and no facts: its sessions were all of the list that the cluster was formed with.
 //!
 //! Times are milliseconds since 1970; [`u64::MAX`] says that something is not known.
 
 use base::{ByteReader, Timestamp};
 use bytes::Bytes;
-use cluster::comparison::Pair;
-use cluster::repair::{Shown, Token};
-use cluster::{NodeId, NodeTable};
+use cluster::comparison::{Incarnation, Pair};
+use cluster::repair::{Facts, Shown, Token};
+use cluster::{Epoch, NodeId, NodeSet, NodeTable};
 use lsm::checked_file::{self, FileKind};
 use lsm::disk::{read_small_file, rename_old_file, replace_file};
 use lsm::{Disk, Error};
@@ -46,9 +50,11 @@ const KIND: FileKind = FileKind {
     versions: REPAIR_VERSIONS,
 };
 /// The versions of the format of `REPAIR` that this release reads; it writes the last one.
-pub const REPAIR_VERSIONS: RangeInclusive<u32> = 1..=3;
+pub const REPAIR_VERSIONS: RangeInclusive<u32> = 1..=4;
 /// The first version whose checkpoints are used.
 const VERSION_OF_TOKENS: u32 = 3;
+/// The first version with epochs and facts.
+const VERSION_OF_EPOCHS: u32 = 4;
 /// The longest file that is read: several times the size for the most nodes, all of whose
 /// pairs are unequal.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -73,6 +79,7 @@ pub struct LastEqual {
 pub(super) struct Checkpoint {
     /// The last attempt that has begun from it, or from the beginning.
     pub(super) token: Token,
+    pub(super) epoch: Epoch,
     pub(super) cut: Timestamp,
     pub(super) stored_unix_ms: u64,
     /// What is below this key has been compared.
@@ -90,6 +97,7 @@ pub(super) struct RepairFile {
     pub(super) last_equal: NodeTable<LastEqual>,
     pub(super) single_copies: NodeTable<u64>,
     pub(super) checkpoint: Option<Checkpoint>,
+    pub(super) facts: Option<Facts>,
 }
 
 /// Where the file is.
@@ -185,10 +193,11 @@ impl Checkpoints {
 
 impl Checkpoint {
     /// The beginning of a session.
-    pub(super) fn at_begin(token: Token) -> Self {
+    pub(super) fn at_begin(token: Token, epoch: Epoch) -> Self {
         let (below, unequal) = (Timestamp::ZERO, BTreeSet::new());
         Self {
             token,
+            epoch,
             cut: Timestamp::ZERO,
             stored_unix_ms: 0,
             next: Bytes::new(),
@@ -204,6 +213,7 @@ impl Checkpoint {
 
     fn encode(&self, bytes: &mut Vec<u8>) {
         self.token.encode(bytes);
+        put_u64(bytes, self.epoch.as_u64());
         let timestamps = [self.cut, self.shown.below].map(Timestamp::as_u64);
         for number in [timestamps[0], timestamps[1], self.stored_unix_ms] {
             put_u64(bytes, number);
@@ -223,8 +233,9 @@ impl Checkpoint {
         }
     }
 
-    fn decode(reader: &mut ByteReader<'_>) -> Option<Self> {
+    fn decode(reader: &mut ByteReader<'_>, has_epoch: bool) -> Option<Self> {
         let token = Token::decode(reader)?;
+        let epoch = if has_epoch { reader.u64()? } else { 0 };
         let cut = Timestamp::from_u64(reader.u64()?);
         let below = Timestamp::from_u64(reader.u64()?);
         let stored_unix_ms = reader.u64()?;
@@ -242,6 +253,7 @@ impl Checkpoint {
         }
         Some(Self {
             token,
+            epoch: Epoch::new(epoch),
             cut,
             stored_unix_ms,
             next,
@@ -279,6 +291,17 @@ impl RepairFile {
         if let Some(checkpoint) = &self.checkpoint {
             checkpoint.encode(&mut bytes);
         }
+        bytes.push(self.facts.is_some().into());
+        if let Some(facts) = &self.facts {
+            let Incarnation {
+                store_id,
+                last_loss,
+            } = facts.incarnation;
+            for number in [facts.change.as_u64(), store_id, last_loss] {
+                put_u64(&mut bytes, number);
+            }
+            bytes.extend_from_slice(&facts.equal_with.to_bytes());
+        }
         checked_file::end(bytes)
     }
 
@@ -309,7 +332,17 @@ impl RepairFile {
         if version < VERSION_OF_TOKENS {
             let _checkpoint_of_another_protocol = reader.bytes(reader.rest().len());
         } else if decode_bool(reader)? {
-            file.checkpoint = Some(Checkpoint::decode(reader)?);
+            file.checkpoint = Some(Checkpoint::decode(reader, version >= VERSION_OF_EPOCHS)?);
+        }
+        if version >= VERSION_OF_EPOCHS && decode_bool(reader)? {
+            file.facts = Some(Facts {
+                change: Epoch::new(reader.u64()?),
+                incarnation: Incarnation {
+                    store_id: reader.u64()?,
+                    last_loss: reader.u64()?,
+                },
+                equal_with: NodeSet::from_bytes(reader.array()?),
+            });
         }
         Some(file)
     }

@@ -4,7 +4,8 @@ use super::*;
 use lsm::checked_file::fuzz_mutations_of;
 use lsm_testing::MemoryDisk;
 
-const FIXTURE: &[u8] = include_bytes!("../../../tests/fixtures/repair-v3.bin");
+const FIXTURE: &[u8] = include_bytes!("../../../tests/fixtures/repair-v4.bin");
+const FIXTURE_V3: &[u8] = include_bytes!("../../../tests/fixtures/repair-v3.bin");
 const FIXTURE_V2: &[u8] = include_bytes!("../../../tests/fixtures/repair-v2.bin");
 const FIXTURE_V1: &[u8] = include_bytes!("../../../tests/fixtures/repair-v1.bin");
 
@@ -17,6 +18,7 @@ fn checkpoint() -> Checkpoint {
             session: 3,
             attempt: 2,
         },
+        epoch: Epoch::new(7),
         cut: Timestamp::from_u64(4),
         stored_unix_ms: NOW_UNIX_MS,
         next: Bytes::from_static(b"next\0"),
@@ -44,6 +46,14 @@ fn file() -> RepairFile {
         .collect(),
         single_copies: [(node(0), 0), (node(2), 8)].into_iter().collect(),
         checkpoint: Some(checkpoint()),
+        facts: Some(Facts {
+            change: Epoch::new(6),
+            incarnation: Incarnation {
+                store_id: 11,
+                last_loss: 12,
+            },
+            equal_with: [node(0), node(9)].into_iter().collect(),
+        }),
     }
 }
 
@@ -84,9 +94,20 @@ fn the_format_is_as_in_the_fixture() {
 }
 
 #[test]
-fn the_files_of_earlier_releases_are_read_without_their_checkpoints() {
+fn the_files_of_earlier_releases_are_read_with_the_checkpoints_of_this_protocol() {
+    let without_epoch = Checkpoint {
+        epoch: Epoch::default(),
+        ..checkpoint()
+    };
+    let version_3 = RepairFile {
+        checkpoint: Some(without_epoch),
+        facts: None,
+        ..file()
+    };
+    assert_eq!(RepairFile::decode(FIXTURE_V3), Ok(version_3));
     let expected = RepairFile {
         checkpoint: None,
+        facts: None,
         ..file()
     };
     for fixture in [FIXTURE_V1, FIXTURE_V2] {
@@ -96,7 +117,7 @@ fn the_files_of_earlier_releases_are_read_without_their_checkpoints() {
 
 #[test]
 fn the_decoder_survives_mutations_of_a_valid_file() {
-    for fixture in [FIXTURE, FIXTURE_V2, FIXTURE_V1] {
+    for fixture in [FIXTURE, FIXTURE_V3, FIXTURE_V2, FIXTURE_V1] {
         fuzz_mutations_of(fixture, fuzz_repair_file);
     }
 }

@@ -5,7 +5,7 @@
 //! incremental sessions since it was written; or a member was away, and nothing was closed then.
 
 use super::comparing::Lost;
-use crate::session::report::SessionReport;
+use crate::session::orders::SessionReport;
 use crate::session::worker::RepairWorker;
 use base::Timestamp;
 use bytes::Bytes;
@@ -100,10 +100,8 @@ impl IncrementalSession {
     /// Has all nodes that are up begin.
     pub(super) async fn ask_to_begin(&mut self) -> Vec<Begun> {
         let session = self.session;
-        let request = |_| RepairRequest::Begin {
-            session,
-            members: 0,
-        };
+        let epoch = self.layout.epoch();
+        let request = |_| RepairRequest::Begin { session, epoch };
         let nodes = self.worker.nodes_up();
         self.nodes = nodes.iter().copied().collect();
         let answers = self.worker.ask_all(nodes, request).await;

@@ -12,7 +12,7 @@ mod settling;
 
 pub(super) use settling::LOOK_PERIOD;
 
-use super::report::SessionReport;
+use super::orders::SessionReport;
 use cluster::repair::Token;
 
 /// How a session that this node was to coordinate has ended.

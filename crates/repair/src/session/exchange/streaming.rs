@@ -1,9 +1,10 @@
-//! Has a range streamed of which this node lacks most, instead of write after write.
+//! Has a range streamed of which this node lacks much, instead of write after write.
 
-use crate::session::part::{Gap, RangeId, RunRefusal, TakenRun, UnknownRange, report_unreadable};
+use crate::session::part::{
+    Gap, RangeId, RunRefusal, StreamedKeys, TakenRun, UnknownRange, report_unreadable,
+};
 use crate::session::worker::RepairWorker;
 use base::Entry;
-use bytes::Bytes;
 use cluster::comparison::Digest;
 use cluster::repair::SessionId;
 use cluster::{Miss, NodeId};
@@ -31,11 +32,11 @@ impl RepairWorker {
         theirs: Digest,
     ) -> Option<StreamEnd> {
         let mut received = 0;
-        if let Gap::Large { held } = match self.gap(range, with, theirs).await? {
+        if let Gap::Large { parts } = match self.gap(range, with, theirs).await? {
             Gap::None => return Some(StreamEnd::Equal(0)),
             gap => gap,
         } {
-            match self.stream_runs(range, with, theirs.items, held).await {
+            match self.stream_parts(range, with, theirs.items, parts).await {
                 Ok(keys) => received = keys,
                 Err(RunRefusal::Unknown) => return None,
                 Err(RunRefusal::Malformed(what)) => {
@@ -70,41 +71,55 @@ impl RepairWorker {
 
     /// Asks for run after run: while one is taken, the next is on its way. A node that
     /// does not answer ends it; then the two compare what is left, as ever.
-    async fn stream_runs(
+    async fn stream_parts(
         &self,
         range: RangeId,
         with: NodeId,
         items_max: u64,
-        held: Vec<u32>,
+        parts: Vec<StreamedKeys>,
     ) -> Result<u64, RunRefusal> {
         let (mut seen, mut received) = (0, 0);
-        let mut after: Option<Bytes> = None;
-        let mut streamed = self.stream_run(range, with, None, &held).await;
+        let mut parts = parts.into_iter();
+        let Some(first) = parts.next() else {
+            return Ok(0);
+        };
+        let mut streamed = self.stream_run(range, with, &first).await;
+        let mut keys = first;
         while let Ok(run) = streamed {
             let entries = run.entries().map_err(RunRefusal::Malformed)?;
             seen += entries.len() as u64;
             if seen > items_max || (entries.is_empty() && !run.is_last) {
                 return Err(RunRefusal::Malformed("more, or less, than it has"));
             }
-            let last = entries.last().map(|last| last.key().to_vec().into());
+            let next_keys = if run.is_last {
+                parts.next()
+            } else {
+                let last = entries.last().map(|last| last.key().to_vec().into());
+                Some(StreamedKeys {
+                    after: last,
+                    ..keys.clone()
+                })
+            };
             let position = run.position_permille;
             let next = async {
-                if run.is_last {
-                    Err(Miss::Refused)
-                } else {
-                    self.stream_run(range, with, last.clone(), &held).await
+                match &next_keys {
+                    Some(keys) => self.stream_run(range, with, keys).await,
+                    None => Err(Miss::Refused),
                 }
             };
-            let taken = self.take_run(range, after, entries);
+            let taken = self.take_run(range, keys, entries);
             let (next, taken) = tokio::join!(next, taken);
             let taken = taken?;
             received += taken.keys;
             let rebuild = &self.sessions.rebuild;
             rebuild.received(range.0, taken.keys, taken.bytes, position);
+            let moved_bytes = self.moved_bytes(taken.bytes as usize);
+            let record = &self.sessions.record;
+            record.count(|counts| counts.moved_bytes += moved_bytes);
             if !taken.has_room {
                 break;
             }
-            (streamed, after) = (next, last);
+            (streamed, keys) = (next, next_keys.unwrap_or_default());
         }
         Ok(received)
     }
@@ -113,15 +128,16 @@ impl RepairWorker {
         &self,
         (session, range): RangeId,
         with: NodeId,
-        after: Option<Bytes>,
-        held: &[u32],
+        keys: &StreamedKeys,
     ) -> Result<Run, Miss> {
+        let StreamedKeys { after, until, held } = keys.clone();
         let request = RepairRequest::Stream {
             session,
             range,
             asker: self.peers.own(),
             after,
-            held: held.to_vec(),
+            until,
+            held,
         };
         match self
             .call_patiently(with, PeerRequest::Session(request))
@@ -136,7 +152,7 @@ impl RepairWorker {
     async fn take_run(
         &self,
         range: RangeId,
-        after: Option<Bytes>,
+        keys: StreamedKeys,
         mut entries: Vec<Entry>,
     ) -> Result<TakenRun, RunRefusal> {
         let environment = &self.sessions.environment;
@@ -153,7 +169,7 @@ impl RepairWorker {
             }
             // What others have dropped does not come back. The two differ in it.
             entries.retain(|entry| sessions.admits(range.0, entry).is_ok());
-            own.take_run(range, after.as_ref(), entries)
+            own.take_run(range, &keys, entries)
         });
         job.await.unwrap_or(Err(RunRefusal::Unknown))
     }
@@ -163,14 +179,13 @@ impl RepairWorker {
         &self,
         range: RangeId,
         asker: NodeId,
-        after: Option<Bytes>,
-        held: Vec<u32>,
+        keys: StreamedKeys,
     ) -> PeerAnswer {
         self.sessions.record.count(|counts| counts.requests += 1);
         let sessions = Arc::clone(&self.sessions);
         let run = self.in_background(move |own| {
             sessions.note_difference(own, range, asker);
-            own.run(range, asker, after.as_ref(), held)
+            own.run(range, asker, keys)
         });
         match run.await {
             Some(Ok(Ok(run))) => PeerAnswer::Streamed(run),

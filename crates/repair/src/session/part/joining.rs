@@ -7,8 +7,9 @@ use base::Timestamp;
 use bytes::Bytes;
 use cluster::comparison::{Incarnation, KeyBounds, RepairKind};
 use cluster::repair::{SESSION_IDLE_MAX, SessionId};
-use cluster::{Layout, NodeId};
+use cluster::{Epoch, Layout, NodeId};
 use lsm::{Admission, Error};
+use std::sync::Arc;
 
 /// What a node remembers of the last session that found it equal with another.
 #[derive(Clone, Copy)]
@@ -29,12 +30,14 @@ pub(in crate::session) struct Known {
 }
 
 impl Participant {
-    /// Begins to take part in a session with this store, or goes on from a checkpoint.
+    /// Begins to take part in a session with this store, or goes on from a checkpoint; [`None`] if
+    /// this node has another list of members by now.
     pub(in crate::session) fn begin(
         &mut self,
         session: SessionId,
+        epoch: Epoch,
         incarnation: Incarnation,
-    ) -> Known {
+    ) -> Option<Known> {
         let now = self.environment.clock.monotonic();
         self.forget_idle();
         let engine = &self.environment.engine;
@@ -42,6 +45,9 @@ impl Participant {
         // this session, or behind this record and so in those of the next one.
         let origin = Origin::new(engine.last_sequence(), engine.damage_mark());
         let layout = self.environment.layouts.load();
+        if layout.epoch() != epoch {
+            return None;
+        }
         let is_member = |node, _: &mut EqualSession| layout.members().contains(node);
         self.last_equal.retain(is_member);
         let bounds = self.bounds(&layout);
@@ -66,11 +72,11 @@ impl Participant {
         self.parts.insert(session, part);
         let is_known = |session| self.parts.contains_key(&session);
         self.environment.written.retain(is_known);
-        Known {
+        Some(Known {
             // Until it is known, any node may be asked what it keeps of a key.
             reach: self.reach.unwrap_or(u8::MAX),
             bounds,
-        }
+        })
     }
 
     /// The attempt before of the same session, if this node has taken part in it since it was
@@ -153,20 +159,19 @@ impl Participant {
         Ok(committed)
     }
 
-    /// Ends a session that found this node equal with some others. Returns whether this node has
-    /// taken part in it with this store. A full session that found it equal with all others has
+    /// Ends a session that found this node equal with some others. Returns its layout if this node
+    /// has taken part in it to the end with this store. A full session that found it equal with all others has
     /// brought what damaged parts of the store had held.
     pub(in crate::session) fn end(
         &mut self,
         session: SessionId,
         incarnation: Incarnation,
         equal_with: &[NodeId],
-    ) -> bool {
-        let Some(part) = self.parts.remove(&session) else {
-            return false;
-        };
-        if part.incarnation != incarnation {
-            return false;
+    ) -> Option<Arc<Layout>> {
+        let part = self.parts.remove(&session)?;
+        let epoch = self.environment.layouts.peek().epoch();
+        if part.incarnation != incarnation || part.layout.epoch() != epoch {
+            return None;
         }
         if let Some(origin) = part.origin {
             for node in equal_with {
@@ -192,7 +197,7 @@ impl Participant {
         } else {
             self.reach.map(|reach| reach.max(part.reach))
         };
-        true
+        Some(part.layout)
     }
 
     /// What need not be compared again with each node: what is older than all that

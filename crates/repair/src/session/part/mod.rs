@@ -23,7 +23,7 @@ mod written_keys;
 
 pub(super) use joining::Known;
 pub(super) use offers::OfferReply;
-pub(super) use runs::{Gap, RunRefusal, TakenRun};
+pub(super) use runs::{Gap, RunRefusal, StreamedKeys, TakenRun};
 pub(super) use state::Agreed;
 pub(super) use written_keys::WrittenKeys;
 
@@ -337,8 +337,14 @@ impl Participant {
         move |key, timestamp| timestamp >= below || !engine.is_damaged(key)
     }
 
+    /// The part in a session. A session is of one epoch: this node leaves it once another list of
+    /// members is in force.
     fn part(&mut self, session: SessionId) -> Option<&mut SessionPart> {
         let now = self.environment.clock.monotonic();
+        let epoch = self.environment.layouts.peek().epoch();
+        if self.parts.get(&session)?.layout.epoch() != epoch {
+            self.leave(session);
+        }
         let part = self.parts.get_mut(&session)?;
         part.last_asked = now;
         Some(part)

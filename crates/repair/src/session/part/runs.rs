@@ -15,6 +15,15 @@ use std::sync::Arc;
 /// fewer, repair writes cost no more.
 const STREAM_ITEMS_MIN: u64 = 16;
 
+/// A range is streamed if this node lacks one item for so many that it has, or more. A stream costs
+/// 4 bytes for each item that it has, and coded symbols about 39 for each item that it lacks.
+const HELD_FOR_EACH_LACKED: u64 = 8;
+
+/// Of how many items that this node has it sends short hashes at a time, which each run of these
+/// keys repeats.
+const HELD_AT_A_TIME: usize = 2048;
+const _: () = assert!(HELD_AT_A_TIME <= HELD_MAX);
+
 /// How much this node lacks of what another one has of a range.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::session) enum Gap {
@@ -22,11 +31,23 @@ pub(in crate::session) enum Gap {
     None,
     /// Few items, or none: symbols tell which.
     Small,
-    /// Most of it.
+    /// So much that streaming it costs less than symbols.
     Large {
-        /// The short hashes of what it has.
-        held: Vec<u32>,
+        /// The keys of the range, in order and in such parts that what this node has of each fits
+        /// a request.
+        parts: Vec<StreamedKeys>,
     },
+}
+
+/// Which keys of a range are streamed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::session) struct StreamedKeys {
+    /// Those after this one; [`None`] from the beginning of the range on.
+    pub(in crate::session) after: Option<Bytes>,
+    /// Those up to this one, which is included; [`None`] up to the end of the range.
+    pub(in crate::session) until: Option<Bytes>,
+    /// Short hashes of the items that the asking node has of them. They are left out.
+    pub(in crate::session) held: Vec<u32>,
 }
 
 /// What taking a run has brought.
@@ -64,21 +85,43 @@ impl Participant {
             return Ok(Gap::None);
         }
         let lacks = theirs.items.saturating_sub(mine.items);
-        Ok(if lacks >= STREAM_ITEMS_MIN && lacks > mine.items {
-            Gap::Large {
-                held: items
-                    .into_iter()
-                    .take(HELD_MAX)
-                    .map(Item::short_hash)
-                    .collect(),
+        if lacks < STREAM_ITEMS_MIN || lacks.saturating_mul(HELD_FOR_EACH_LACKED) < mine.items {
+            return Ok(Gap::Small);
+        }
+        let parts = self.streamed_parts(range, with)?;
+        Ok(Gap::Large { parts })
+    }
+
+    /// The keys of a range in parts, each with what this node shares with another one of it.
+    fn streamed_parts(
+        &mut self,
+        (session, number): RangeId,
+        with: NodeId,
+    ) -> Result<Vec<StreamedKeys>, UnknownRange> {
+        let part = self.part(session).ok_or(UnknownRange)?;
+        let range = part.range(number).ok_or(UnknownRange)?;
+        let comparison = part.comparison();
+        let (mut parts, mut last) = (Vec::new(), StreamedKeys::default());
+        let mut before: Option<&[u8]> = None;
+        for (key, item) in range.items.shared_keys(&comparison, with, &range.start) {
+            if last.held.len() == HELD_AT_A_TIME {
+                let end = before.map(Bytes::copy_from_slice);
+                last.until.clone_from(&end);
+                let next = StreamedKeys {
+                    after: end,
+                    ..StreamedKeys::default()
+                };
+                parts.push(std::mem::replace(&mut last, next));
             }
-        } else {
-            Gap::Small
-        })
+            last.held.push(Item::short_hash(item));
+            before = Some(key);
+        }
+        parts.push(last);
+        Ok(parts)
     }
 
     /// The newest versions of what is shared with the node that asks, in the order of
-    /// their keys: those `after` a key, without what the other has already, and
+    /// their keys: those of `keys`, without what the other has already, and
     /// without values that are too long for a run.
     ///
     /// # Errors
@@ -87,9 +130,13 @@ impl Participant {
         &mut self,
         (session, number): RangeId,
         asker: NodeId,
-        after: Option<&Bytes>,
-        mut held: Vec<u32>,
+        keys: StreamedKeys,
     ) -> Result<Result<Run, Error>, UnknownRange> {
+        let StreamedKeys {
+            after,
+            until,
+            mut held,
+        } = keys;
         held.sort_unstable();
         let (engine, is_certain) = (self.environment.engine.clone(), self.is_certain());
         let part = self.part(session).ok_or(UnknownRange)?;
@@ -97,7 +144,7 @@ impl Participant {
         let bounds = bounds.ok_or(UnknownRange)?;
         let position = part.position_permille();
         let range = part.range(number).ok_or(UnknownRange)?;
-        let from = match after {
+        let from = match &after {
             Some(after) => [after, &[0][..]].concat(),
             None => range.start.to_vec(),
         };
@@ -112,6 +159,9 @@ impl Participant {
             RunWriter::carries(*entry) && is_certain(entry.key(), entry.timestamp())
         };
         for (key, item) in range.items.shared_keys(&comparison, asker, &from) {
+            if until.as_ref().is_some_and(|until| key > &until[..]) {
+                break;
+            }
             if held.binary_search(&item.short_hash()).is_ok() {
                 continue;
             }
@@ -131,14 +181,14 @@ impl Participant {
         Ok(Ok(writer.finish(true, position)))
     }
 
-    /// Takes the versions of a run that was asked for from the keys `after` one on.
+    /// Takes the versions of a run that was asked for with these keys.
     ///
     /// # Errors
     /// [`RunRefusal`].
     pub(in crate::session) fn take_run(
         &mut self,
         (session, number): RangeId,
-        after: Option<&Bytes>,
+        keys: &StreamedKeys,
         entries: Vec<Entry>,
     ) -> Result<TakenRun, RunRefusal> {
         let streamed_bytes_max = self.environment.sizes.streamed_bytes_max();
@@ -147,13 +197,15 @@ impl Participant {
         let layout = Arc::clone(&part.layout);
         let own = layout.members().own();
         let range = part.range_mut(number).ok_or(RunRefusal::Unknown)?;
-        let mut before = after.map(|after| &**after);
+        let (mut before, until) = (keys.after.as_deref(), keys.until.as_deref());
         for entry in &entries {
             if before.is_some_and(|before| entry.key() <= before) {
                 return Err(RunRefusal::Malformed("keys that are not in order"));
             }
-            if !range.contains(entry.key()) {
-                return Err(RunRefusal::Malformed("a key beyond the range"));
+            if !range.contains(entry.key()) || until.is_some_and(|until| entry.key() > until) {
+                return Err(RunRefusal::Malformed(
+                    "a key beyond those that were asked for",
+                ));
             }
             if !layout.is_replica(own, entry.key(), entry.copies()) {
                 return Err(RunRefusal::Malformed("a version for other nodes"));

@@ -7,8 +7,8 @@ mod tests;
 use super::checkpoint::{Checkpoint, LastEqual, RepairFile};
 use super::rebuild::{Rebuild, RebuildProgress};
 use base::Clock;
-use cluster::comparison::RepairKind;
-use cluster::repair::{SESSION_IDLE_MAX, SessionId, Token};
+use cluster::comparison::{Incarnation, RepairKind};
+use cluster::repair::{Facts, SESSION_IDLE_MAX, SessionId, Token};
 use cluster::{NodeId, NodeTable};
 use membership::Layouts;
 use profile::lock;
@@ -85,6 +85,8 @@ pub struct RepairCounts {
     pub streamed_keys_received: u64,
     /// The bytes of their keys and values.
     pub streamed_bytes_received: u64,
+    /// The bytes of keys and values that peers sent in changes of the members.
+    pub moved_bytes: u64,
 }
 
 /// What a node remembers of repair. Its runtimes share it.
@@ -117,6 +119,8 @@ struct RecordState {
     counts: RepairCounts,
     /// When a session of this node last gave way to another one, on the monotonic clock.
     preempted: Option<Duration>,
+    /// What full sessions of the last change of the members have shown of this node's store.
+    facts: Option<Facts>,
 }
 
 /// A session that has begun and not ended.
@@ -137,6 +141,7 @@ impl Record {
             last_equal,
             single_copies,
             checkpoint: _,
+            facts,
         } = remembered;
         let last_equal_full_unix_ms = last_equal_full_unix_ms.unwrap_or_else(|| clock.unix_ms());
         let state = RecordState {
@@ -152,6 +157,7 @@ impl Record {
             single_copies,
             counts: RepairCounts::default(),
             preempted: None,
+            facts,
         };
         Self {
             clock,
@@ -270,6 +276,18 @@ impl Record {
         lock(&self.state).preempted = Some(now);
     }
 
+    /// A full session of a change of the members has shown facts.
+    pub(super) fn shown(&self, facts: Facts) {
+        let mut state = lock(&self.state);
+        state.facts = Some(facts.added_to(state.facts));
+    }
+
+    /// The facts that hold for this store.
+    pub(super) fn facts(&self, incarnation: Incarnation) -> Option<Facts> {
+        let facts = lock(&self.state).facts;
+        facts.filter(|facts| facts.hold_for(incarnation))
+    }
+
     /// Counts something that this node has done for repair.
     pub(super) fn count(&self, count: impl FnOnce(&mut RepairCounts)) {
         count(&mut lock(&self.state).counts);
@@ -330,6 +348,7 @@ impl Record {
             last_equal: state.last_equal.clone(),
             single_copies: state.single_copies.clone(),
             checkpoint,
+            facts: state.facts,
         }
     }
 

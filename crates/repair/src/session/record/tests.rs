@@ -4,9 +4,9 @@ use super::{EndedSessions, GIVING_WAY, LastEqual, Record, RepairCounts, RunningS
 use crate::session::checkpoint::RepairFile;
 use crate::session::rebuild::Rebuild;
 use base::{Clock, ManualClock};
-use cluster::comparison::RepairKind;
-use cluster::repair::{SESSION_IDLE_MAX, SessionId, Token};
-use cluster::{Layout, NodeId};
+use cluster::comparison::{Incarnation, RepairKind};
+use cluster::repair::{Facts, SESSION_IDLE_MAX, SessionId, Token};
+use cluster::{Epoch, Layout, NodeId};
 use membership::Layouts;
 use std::sync::Arc;
 use std::time::Duration;
@@ -211,6 +211,7 @@ fn repair_writes_and_non_owned_copies_are_counted() {
         non_owned_offered: 2,
         streamed_keys_received: 0,
         streamed_bytes_received: 0,
+        moved_bytes: 0,
     };
     assert_eq!(record.status(&nothing()).counts, expected);
 }
@@ -259,4 +260,28 @@ fn a_session_gives_way_until_another_one_has_ended_here_or_for_a_while() {
     record.began(full(2));
     record.ended(full(2), &[], &[]);
     assert!(!record.is_other_full_running());
+}
+
+#[test]
+fn facts_survive_a_restart_and_not_a_loss() {
+    let (clock, record) = record();
+    let store = Incarnation {
+        store_id: 5,
+        last_loss: 0,
+    };
+    let shown = |ids: &[u8]| Facts {
+        change: Epoch::new(2),
+        incarnation: store,
+        equal_with: ids.iter().copied().map(NodeId::new).collect(),
+    };
+    record.shown(shown(&[1]));
+    record.shown(shown(&[2]));
+    let file = record.to_file(None);
+    let restarted = Record::new(clock, layouts(), file);
+    assert_eq!(restarted.facts(store), Some(shown(&[1, 2])));
+    let after_a_loss = Incarnation {
+        last_loss: 1,
+        ..store
+    };
+    assert_eq!(restarted.facts(after_a_loss), None);
 }

@@ -1,16 +1,17 @@
-//! When this node coordinates a session: at intervals, while a store has to be rebuilt, while its
-//! own store is damaged, and when an operator asks for one.
+//! When this node coordinates a session: at intervals, while a store has to be rebuilt, while a
+//! change of the members waits for facts, while its own store is damaged, and when an operator asks
+//! for one.
 
 mod pacing;
 
 use super::coordinator::{Ended, LOOK_PERIOD};
+use super::orders::SessionReport;
 use super::part::Participant;
-use super::report::SessionReport;
 use super::worker::RepairWorker;
 use cluster::comparison::RepairKind;
 use cluster::repair::{SESSION_IDLE_MAX, SessionId};
 use cluster::{NodeId, ReplicaState};
-use pacing::{Rebuilding, Retry, StoreOfNode};
+use pacing::{Lacking, Retry, StoreOfNode};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
@@ -28,6 +29,13 @@ fn is_abandoned(silent_for: Duration, connected_for: Duration) -> bool {
     connected_for >= GOING_ON_MAX && silent_for > connected_for
 }
 
+/// What full sessions are due for, and how long after the last one.
+struct FullSessions {
+    rebuilding: Lacking<StoreOfNode>,
+    facts: Lacking<(NodeId, NodeId)>,
+    retry: Retry,
+}
+
 impl RepairWorker {
     /// Coordinates a session whenever an operator asks for one, or one is due and this node is
     /// the first of those that are up. Runs for as long as its runtime.
@@ -37,18 +45,25 @@ impl RepairWorker {
             return;
         }
         let orders = &self.sessions.orders;
-        let (mut rebuilding, mut retry) = (Rebuilding::new(), Retry::new());
+        let mut full = FullSessions {
+            rebuilding: Lacking::new(),
+            facts: Lacking::new(),
+            retry: Retry::new(),
+        };
         let clock = &environment.clock;
         let mut last_leaving = clock.monotonic();
         loop {
             // Either way there may be something to do.
             let _woken = tokio::time::timeout(LOOK_PERIOD, orders.ordered.notified()).await;
             self.tell_untold().await;
+            // The store may have lost something, or another change may have begun.
+            self.sessions.report_facts();
             let are_all_up = self.are_all_up();
-            retry.looked(are_all_up);
+            full.retry.looked(are_all_up);
             if are_all_up {
-                rebuilding.looked(&self.stores_to_rebuild());
+                full.rebuilding.looked(&self.stores_to_rebuild());
             }
+            full.facts.looked(&self.facts_to_make());
             if clock.monotonic().saturating_sub(last_leaving) >= LEAVING_PERIOD {
                 last_leaving = clock.monotonic();
                 // It may delete files.
@@ -56,16 +71,17 @@ impl RepairWorker {
             }
             self.leave_abandoned();
             let may_begin_full = !self.sessions.record.is_other_full_running();
-            let due = || self.due_here(may_begin_full, &rebuilding, retry.period());
+            let due = || self.due_here(may_begin_full, &full);
             let Some((kind, is_ordered)) = orders.begin(may_begin_full, due) else {
                 continue;
             };
             if kind == RepairKind::Full {
-                rebuilding.began(self.stores_to_rebuild());
+                full.rebuilding.began(self.stores_to_rebuild());
+                full.facts.began(self.facts_to_make());
             }
             let is_full_due = || {
                 let may_begin_full = !self.sessions.record.is_other_full_running();
-                let due = || self.due_here(may_begin_full, &rebuilding, retry.period());
+                let due = || self.due_here(may_begin_full, &full);
                 may_begin_full && (orders.is_full_next() || due() == Some(RepairKind::Full))
             };
             // Whoever has ordered a session waits for it.
@@ -76,7 +92,7 @@ impl RepairWorker {
                 RepairKind::Incremental => Ended::With(self.coordinate_incremental(settles).await),
             };
             match ended {
-                Ended::With(report) => self.ended(kind, report, &mut retry),
+                Ended::With(report) => self.ended(kind, report, &mut full.retry),
                 Ended::Preempted { by } => {
                     tracing::info!(%by, "another repair session is running: this one waits for its end");
                     self.sessions.record.preempted();
@@ -87,8 +103,8 @@ impl RepairWorker {
     }
 
     /// Leaves the full session that this node takes part in if its coordinator was restarted since
-    /// it asked for something, and has not gone on: so another one need not wait until it is
-    /// silent for long.
+    /// it asked for something, and has not gone on, or if it has left the cluster: so another one
+    /// need not wait until it is silent for long.
     fn leave_abandoned(&self) {
         let record = &self.sessions.record;
         let Some((token, silent_for)) = record.running_full() else {
@@ -96,7 +112,11 @@ impl RepairWorker {
         };
         let coordinator = self.peers.status(token.coordinator());
         let connected_for = coordinator.and_then(|link| link.up_for);
-        if connected_for.is_some_and(|connected_for| is_abandoned(silent_for, connected_for)) {
+        let layout = self.sessions.environment.layouts.peek();
+        let has_left = !layout.members().contains(token.coordinator());
+        if has_left
+            || connected_for.is_some_and(|connected_for| is_abandoned(silent_for, connected_for))
+        {
             tracing::info!(%token, "the coordinator of a repair session does not go on with it");
             record.left(SessionId::Full(token));
             self.sessions.environment.store_side.abandoned(token);
@@ -125,17 +145,16 @@ impl RepairWorker {
     }
 
     /// The kind of the session that this node is to coordinate, if one is due.
-    fn due_here(
-        &self,
-        may_begin_full: bool,
-        rebuilding: &Rebuilding,
-        retry_period: Duration,
-    ) -> Option<RepairKind> {
+    fn due_here(&self, may_begin_full: bool, full: &FullSessions) -> Option<RepairKind> {
+        if self.sessions.environment.membership.is_removed() {
+            return None;
+        }
         let is_first = self.is_first_up();
         // No other node knows of the damage of its store.
-        let is_full_due = self.is_rebuild_due(rebuilding)
+        let is_full_due = self.is_rebuild_due(&full.rebuilding)
+            || self.are_facts_due(&full.facts)
             || self.is_interrupted()
-            || is_first && self.is_full_due(retry_period);
+            || is_first && self.is_full_due(full.retry.period());
         if may_begin_full && is_full_due {
             return Some(RepairKind::Full);
         }
@@ -169,9 +188,17 @@ impl RepairWorker {
 
     /// Whether stores have to be rebuilt, and a full session is due that this node coordinates for
     /// them.
-    fn is_rebuild_due(&self, rebuilding: &Rebuilding) -> bool {
+    fn is_rebuild_due(&self, rebuilding: &Lacking<StoreOfNode>) -> bool {
         let lacking = self.stores_to_rebuild();
         let period = rebuilding.period_for(&lacking);
+        !lacking.is_empty() && self.sessions.record.is_due(RepairKind::Full, period)
+    }
+
+    /// Whether a change of the members waits for facts that nodes which are up can show, and a full
+    /// session is due that this node coordinates for them.
+    fn are_facts_due(&self, facts: &Lacking<(NodeId, NodeId)>) -> bool {
+        let lacking = self.facts_to_make();
+        let period = facts.period_for(&lacking);
         !lacking.is_empty() && self.sessions.record.is_due(RepairKind::Full, period)
     }
 
@@ -208,7 +235,7 @@ impl RepairWorker {
     }
 
     /// Whether this node is the first by ID of those that are up.
-    fn is_first_up(&self) -> bool {
+    pub(super) fn is_first_up(&self) -> bool {
         let layout = self.peers.layout();
         let members = layout.members();
         let first = members.ids().find(|node| self.is_up(*node));

@@ -1,14 +1,16 @@
-//! How soon after a full session the next one begins, if a store still has to be rebuilt, or if the
-//! session has not found all nodes equal or not raised the GC threshold.
+//! How soon after a full session the next one begins, if a store still has to be rebuilt, if a change
+//! of the members waits for facts, or if the session has not found all nodes equal or not raised the
+//! GC threshold.
 
 use base::Backoff;
 use cluster::NodeId;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How long after a full session the next one begins while a store has to be rebuilt. The
-/// time doubles with each further session for the same stores: a node or a disk may be missing,
-/// however often the others compare. Another store that is lost does not wait for that.
+/// How long after a full session the next one begins while a store has to be rebuilt, or a fact is
+/// missing. The time doubles with each further session for the same stores or facts: a node or a disk
+/// may be missing, however often the others compare. Another store that is lost does not wait for
+/// that, nor a fact that has become possible.
 const REBUILD_PERIOD: Duration = Duration::from_secs(5);
 /// The longest such time.
 const REBUILD_PERIOD_MAX: Duration = Duration::from_secs(600);
@@ -22,12 +24,12 @@ const RETRY_PERIOD: Duration = Duration::from_secs(3600);
 /// The store of a node, by its id. A store that replaces a lost one has another id.
 pub(super) type StoreOfNode = (NodeId, Option<u64>);
 
-/// How long after a full session the next one begins that is to rebuild stores.
-pub(super) struct Rebuilding {
+/// How long after a full session the next one begins that is to bring something: to rebuild stores,
+/// or to show facts.
+pub(super) struct Lacking<T> {
     backoff: Backoff,
-    /// The stores for which a session has begun, and that still had to be rebuilt when this
-    /// node last looked.
-    tried: BTreeSet<StoreOfNode>,
+    /// That for which a session has begun, and which was still lacking when this node last looked.
+    tried: BTreeSet<T>,
 }
 
 /// How long after a full session that is not done the next one begins.
@@ -37,7 +39,7 @@ pub(super) struct Retry {
     were_all_up: bool,
 }
 
-impl Rebuilding {
+impl<T: Ord> Lacking<T> {
     pub(super) fn new() -> Self {
         Self {
             backoff: Backoff::new(REBUILD_PERIOD, REBUILD_PERIOD_MAX),
@@ -45,14 +47,13 @@ impl Rebuilding {
         }
     }
 
-    /// These stores have to be rebuilt now. All others are, so a session for one of them
-    /// has succeeded.
-    pub(super) fn looked(&mut self, lacking: &BTreeSet<StoreOfNode>) {
-        self.tried.retain(|store| lacking.contains(store));
+    /// This is lacking now, and nothing else, so a session for another one has succeeded.
+    pub(super) fn looked(&mut self, lacking: &BTreeSet<T>) {
+        self.tried.retain(|tried| lacking.contains(tried));
     }
 
-    /// How long after a full session the next one begins, if these stores have to be rebuilt.
-    pub(super) fn period_for(&self, lacking: &BTreeSet<StoreOfNode>) -> Duration {
+    /// How long after a full session the next one begins, if this is lacking.
+    pub(super) fn period_for(&self, lacking: &BTreeSet<T>) -> Duration {
         if lacking.is_subset(&self.tried) {
             self.backoff.wait()
         } else {
@@ -60,9 +61,9 @@ impl Rebuilding {
         }
     }
 
-    /// A full session begins for these stores. It counts as a failure only once another one has
-    /// to begin for the same stores: that a store is rebuilt is heard of after its session.
-    pub(super) fn began(&mut self, lacking: BTreeSet<StoreOfNode>) {
+    /// A full session begins for this. It counts as a failure only once another one has to begin for
+    /// the same: that a store is rebuilt, or a fact shown, is heard of after the session.
+    pub(super) fn began(&mut self, lacking: BTreeSet<T>) {
         if lacking.is_empty() || !lacking.is_subset(&self.tried) {
             self.backoff.reset();
         }
@@ -116,7 +117,7 @@ mod tests {
 
     #[test]
     fn sessions_that_have_rebuilt_a_store_make_the_next_store_wait_no_longer() {
-        let mut rebuilding = Rebuilding::new();
+        let mut rebuilding = Lacking::new();
         for store in 0..10 {
             // Now one disk is lost, now another, and the node may not look in between.
             let lost = stores([((store % 2) as u8, store)]);
@@ -136,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_store_that_sessions_do_not_rebuild_is_tried_less_and_less_often() {
-        let mut rebuilding = Rebuilding::new();
+        let mut rebuilding = Lacking::new();
         let lost = stores([(1, 7)]);
         for doublings in 0..20 {
             rebuilding.began(lost.clone());

@@ -6,7 +6,7 @@ use crate::trust::Unauthenticated;
 use crate::trust::web_pages::Foreign;
 use base::Refused;
 use cluster::Replicas;
-use node::{BatchFailure, Failure, NoTimestamp};
+use node::{BatchFailure, ConditionalReply, Failure, NoTimestamp, Written};
 use profile::RecordingError;
 
 impl Problem {
@@ -19,6 +19,29 @@ impl Problem {
             Failure::StoreFailed(why) => Self::store_failed(&why),
             Failure::NotEnoughReplicas(receipt) => Self::not_enough_replicas(receipt, replicas),
         }
+    }
+
+    /// What a conditional write has written, or why it has written nothing that is known.
+    ///
+    /// # Errors
+    /// The problem to answer.
+    pub(crate) fn of_conditional(
+        reply: ConditionalReply,
+        replicas: Replicas,
+    ) -> Result<Written, Self> {
+        Err(match reply {
+            ConditionalReply::Applied(written) | ConditionalReply::Touched(written, _) => {
+                return Ok(written);
+            }
+            ConditionalReply::NotMatched { current } => Self::condition_failed(current),
+            ConditionalReply::NotApplied(Failure::NotEnoughReplicas(receipt)) => {
+                Self::not_applied(receipt, replicas)
+            }
+            ConditionalReply::NotApplied(failure) => Self::of_failure(failure, replicas),
+            ConditionalReply::Unknown(receipt) => Self::unknown_outcome(receipt, replicas),
+            ConditionalReply::NoOverlap => Self::no_majority(replicas),
+            ConditionalReply::Unsupported { url } => Self::conditional_write(&url),
+        })
     }
 
     /// Why a compaction that an operator asked for was not done.

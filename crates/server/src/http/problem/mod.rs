@@ -18,15 +18,15 @@ mod trust;
 mod tests;
 
 use crate::http::response::body::ResponseBody;
-use crate::http::response::headers::{set_acks, set_common};
+use crate::http::response::headers::{set_acks, set_common, set_version};
 use crate::trust::Unauthenticated;
 use crate::trust::audit::EventKind;
 use api::problem_type::{self, ProblemType};
 use api::{RETRY_AFTER_SECONDS, ReplicaOutcome};
-use base::TraceId;
+use base::{Timestamp, TraceId};
 use bytes::Bytes;
 use cluster::Replicas;
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::header::{ALLOW, CONTENT_TYPE, ETAG, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Method, Response, StatusCode};
 use node::Receipt;
 use std::borrow::Cow;
@@ -46,8 +46,21 @@ pub(crate) struct Problem {
     /// The number of a line in a batch.
     line: Option<u64>,
     receipt: Option<Box<Receipt>>,
+    /// What is known of a conditional write.
+    conditional: Option<Box<Conditional>>,
     /// How many replicas had answered, and of how many.
     acks: Option<(u8, Replicas)>,
+}
+
+/// What is known of a conditional write that was not acknowledged.
+#[derive(Debug, Default)]
+struct Conditional {
+    /// Whether it may have taken effect: a word of the API.
+    outcome: Option<&'static str>,
+    /// The version of the value that the key has, where the condition does not hold.
+    version: Option<Timestamp>,
+    /// The tag of that value.
+    tag: Option<HeaderValue>,
 }
 
 impl Problem {
@@ -61,6 +74,7 @@ impl Problem {
             trace: None,
             line: None,
             receipt: None,
+            conditional: None,
             acks: None,
         }
     }
@@ -102,6 +116,14 @@ impl Problem {
         if let Some(unknown) = self.unknown {
             headers.insert(WWW_AUTHENTICATE, challenge(unknown));
         }
+        if let Some(version) = self.version() {
+            set_version(headers, version);
+        }
+        if let Some(known) = self.conditional.as_ref()
+            && let Some(tag) = &known.tag
+        {
+            headers.insert(ETAG, tag.clone());
+        }
         if let Some((acks, replicas)) = self.acks {
             set_acks(headers, acks, replicas);
         }
@@ -115,6 +137,11 @@ impl Problem {
     pub(crate) fn status(&self) -> StatusCode {
         // All of them are statuses.
         StatusCode::from_u16(self.problem_type.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    /// The version of the value that the key has, where a condition does not hold.
+    pub(crate) fn version(&self) -> Option<Timestamp> {
+        self.conditional.as_ref()?.version
     }
 
     /// The problem as the bytes of a whole answer, for a connection that ends with it
@@ -146,6 +173,8 @@ impl Problem {
         document.allow = self.allow.as_deref().map(str::to_owned);
         document.trace = self.trace.map(|trace| trace.to_string());
         document.line = self.line;
+        let outcome = self.conditional.as_ref().and_then(|known| known.outcome);
+        document.outcome = outcome.map(str::to_owned);
         if let Some(receipt) = &self.receipt {
             let replicas = receipt.replicas.iter().map(|line| ReplicaOutcome {
                 url: line.url.clone(),

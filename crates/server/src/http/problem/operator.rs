@@ -3,9 +3,11 @@
 
 use super::Problem;
 use api::problem_type::{
-    CLIENT_LEFT, COMPACTION_FAILED, COPY_NOT_COMPARED, NO_OTHER_NODES, NO_SUCH_COPY, NOT_READY,
+    BACKUP_FAILED, BACKUP_RUNNING, CHANGE_NOT_DECIDED, CHANGE_REFUSED, CLIENT_LEFT,
+    COMPACTION_FAILED, COPY_NOT_COMPARED, NO_OTHER_NODES, NO_SUCH_BACKUP, NO_SUCH_COPY, NOT_READY,
     PROFILE_FAILED, PROFILE_RUNNING, PROFILE_UNAVAILABLE, SET_ASIDE_FAILED,
 };
+use node::{BackupError, ChangeRefusal};
 use std::borrow::Cow;
 
 impl Problem {
@@ -53,6 +55,50 @@ impl Problem {
             &SET_ASIDE_FAILED,
             format!("the store cannot read or discard what it has set aside: {error}"),
         )
+    }
+
+    /// A backup that was ordered has failed.
+    pub(crate) fn backup_failed(why: &str) -> Self {
+        Self::new(
+            &BACKUP_FAILED,
+            format!("the backup failed, and earlier ones are as they were: {why}"),
+        )
+    }
+
+    /// Backups cannot be made, listed, verified or removed.
+    pub(crate) fn of_backup(error: &BackupError) -> Self {
+        let detail = error.to_string();
+        match error {
+            BackupError::Busy(_) => Self::new(&BACKUP_RUNNING, detail),
+            BackupError::NotFound(_) | BackupError::NoTarget(_) => {
+                Self::new(&NO_SUCH_BACKUP, detail)
+            }
+            _ => Self::new(&BACKUP_FAILED, detail),
+        }
+    }
+
+    /// The list of members is not changed, or perhaps not.
+    pub(crate) fn of_member_change(refusal: &ChangeRefusal) -> Self {
+        let detail = refusal.to_string();
+        match refusal {
+            ChangeRefusal::NoMajority => Self::new(&CHANGE_NOT_DECIDED, detail),
+            _ => Self::new(&CHANGE_REFUSED, detail),
+        }
+    }
+
+    /// A change of the members would fill the disk of a node.
+    pub(crate) fn full_disk(name: &str, percent: u64) -> Self {
+        let detail = format!(
+            "{percent}% of the disk of {name} would be taken: give it a larger one, or let more \
+             nodes join in the same change. 'full_disks=true' (--force) makes the change all the \
+             same"
+        );
+        Self::new(&CHANGE_REFUSED, detail)
+    }
+
+    /// A token that the nodes share was not changed.
+    pub(crate) fn token_not_shared(why: &str) -> Self {
+        Self::new(&CHANGE_REFUSED, format!("the token is not changed: {why}"))
     }
 
     /// Another profile is being recorded.

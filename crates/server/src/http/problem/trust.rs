@@ -38,8 +38,8 @@ impl Problem {
     pub(super) fn no_token(why: Unauthenticated) -> Self {
         let detail = match why {
             Unauthenticated::NoToken => {
-                "this path needs a token: send one as Authorization: Bearer TOKEN, once. The \
-                 operator of the cluster makes tokens with kvorum admin token new"
+                "this path needs a token: send it in one field Authorization: Bearer TOKEN. \
+                 The operator of the cluster makes tokens with kvorum admin token new"
             }
             Unauthenticated::NotInForce => {
                 "this node does not know the token: it may have been revoked, or is missing from \

@@ -14,7 +14,7 @@ pub(crate) struct EntityTag {
 
 /// How a comparison treats tags that are marked as weak (RFC 9110, 8.8.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Comparison {
+pub(super) enum Comparison {
     /// It ignores the mark.
     Weak,
     /// A weak tag equals no tag.
@@ -60,31 +60,84 @@ impl EntityTag {
     }
 
     fn is_in_list(&self, list: &[u8], comparison: Comparison) -> bool {
-        if list.trim_ascii() == b"*" {
-            return true;
-        }
-        // A tag may contain commas, so the list is split at quotes.
-        let mut rest = list;
-        loop {
-            rest = rest.trim_ascii_start();
-            if let Some(after) = rest.strip_prefix(b",") {
-                rest = after;
-                continue;
-            }
-            let opaque = rest.strip_prefix(b"W/").unwrap_or(rest);
-            let counts = opaque.len() == rest.len() || comparison == Comparison::Weak;
-            let Some(inner) = opaque.strip_prefix(b"\"") else {
-                return false;
-            };
-            let Some(length) = inner.iter().position(|byte| *byte == b'"') else {
-                return false;
-            };
-            if counts && opaque[..length + 2] == self.text {
-                return true;
-            }
-            rest = &inner[length + 1..];
-        }
+        is_any(list)
+            || TagList(list)
+                .map_while(Result::ok)
+                .any(|tag| tag.counts(comparison) && *tag.opaque == self.text)
     }
+
+    /// The timestamp in a tag, with its quotes; `None` if no version has such a tag.
+    pub(super) fn timestamp_of(tag: &[u8]) -> Option<Timestamp> {
+        let digits = tag.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+        let (timestamp, hash) = digits.split_at_checked(16)?;
+        number_of(hash.strip_prefix(b"-")?)?;
+        Some(Timestamp::from_u64(number_of(timestamp)?))
+    }
+}
+
+/// Whether a list of tags is `*`, which stands for any.
+pub(super) fn is_any(list: &[u8]) -> bool {
+    list.trim_ascii() == b"*"
+}
+
+/// A tag of a list.
+pub(super) struct ListedTag<'a> {
+    /// The tag with its quotes.
+    pub(super) opaque: &'a [u8],
+    is_weak: bool,
+}
+
+impl ListedTag<'_> {
+    /// Whether a comparison looks at it.
+    pub(super) fn counts(&self, comparison: Comparison) -> bool {
+        !self.is_weak || comparison == Comparison::Weak
+    }
+}
+
+/// What stands in a list where a tag should.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct NoTag;
+
+/// The tags of a list (RFC 9110, 8.8.3 and 5.6.1), up to what is none.
+pub(super) struct TagList<'a>(pub(super) &'a [u8]);
+
+impl<'a> Iterator for TagList<'a> {
+    type Item = Result<ListedTag<'a>, NoTag>;
+
+    /// A tag may contain commas, so the list is split at quotes.
+    fn next(&mut self) -> Option<Self::Item> {
+        let is_between = |byte: &u8| *byte == b',' || byte.is_ascii_whitespace();
+        let first = self.0.iter().position(|byte| !is_between(byte))?;
+        let list = &self.0[first..];
+        // What follows something that is no tag cannot be told apart.
+        self.0 = b"";
+        let opaque = list.strip_prefix(b"W/").unwrap_or(list);
+        let is_weak = opaque.len() < list.len();
+        let is_of_tag = |byte: &u8| *byte > b' ' && *byte != 0x7f;
+        let length = opaque.strip_prefix(b"\"").and_then(|inner| {
+            let length = inner.iter().position(|byte| *byte == b'"')?;
+            inner[..length].iter().all(is_of_tag).then_some(length)
+        });
+        let Some(length) = length else {
+            return Some(Err(NoTag));
+        };
+        let (opaque, rest) = opaque.split_at(length + 2);
+        let rest = rest.trim_ascii_start();
+        if !rest.is_empty() && !rest.starts_with(b",") {
+            return Some(Err(NoTag));
+        }
+        self.0 = rest;
+        Some(Ok(ListedTag { opaque, is_weak }))
+    }
+}
+
+/// Sixteen hexadecimal digits as a tag has them.
+fn number_of(digits: &[u8]) -> Option<u64> {
+    let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    if digits.len() != 16 || !digits.iter().all(is_digit) {
+        return None;
+    }
+    u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
 /// A number in sixteen hexadecimal digits. Each answer has two of them, and `write!`
@@ -115,6 +168,25 @@ mod tests {
         );
         assert_ne!(tag, EntityTag::of(Timestamp::from_u64(0xabc), b"x"));
         assert_ne!(tag, EntityTag::of(Timestamp::from_u64(0xabd), b""));
+    }
+
+    #[test]
+    fn the_timestamp_of_a_tag_is_that_of_its_version() {
+        let timestamp = Timestamp::from_u64(0x0123_4567_89ab_cdef);
+        let tag = EntityTag::of(timestamp, b"value");
+        assert_eq!(EntityTag::timestamp_of(&tag.text), Some(timestamp));
+        for other in [
+            "\"\"",
+            "\"a\"",
+            "\"0000000000000abc\"",
+            "\"0000000000000abc-\"",
+            "\"0000000000000ABC-2d06800538d394c2\"",
+            "\"+000000000000abc-2d06800538d394c2\"",
+            "\"0000000000000abc-2d06800538d394c20\"",
+            "0000000000000abc-2d06800538d394c2",
+        ] {
+            assert_eq!(EntityTag::timestamp_of(other.as_bytes()), None, "{other}");
+        }
     }
 
     #[test]

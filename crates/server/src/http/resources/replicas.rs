@@ -10,7 +10,7 @@ use crate::http::query::{ParameterError, QueryBytes, pairs, set, switch_of, unkn
 use crate::http::response::json_line;
 use crate::http::response::page;
 use base::Kind;
-use cluster::Fate;
+use cluster::{Fate, NodeId};
 use node::{HeldByNode, KeyVersions};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -19,7 +19,8 @@ use tokens::RequestedKeys;
 /// The replicas of a key.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct KeyReplicas<'a> {
-    /// The nodes in the order of the key's preference list.
+    /// The nodes in the order of the key's preference list; while the members change, those before
+    /// the change, and then those that it adds.
     replicas: Vec<KeyReplica<'a>>,
 }
 
@@ -29,6 +30,13 @@ pub(super) struct KeyReplicas<'a> {
 struct KeyReplica<'a> {
     name: &'a str,
     url: String,
+    /// While the members change: its place in the preference list before the change, from 1; left out
+    /// if it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    place_before: Option<usize>,
+    /// While the members change: its place after the change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    place_after: Option<usize>,
     #[serde(flatten)]
     held: Option<HeldVersion>,
 }
@@ -102,6 +110,12 @@ pub(super) async fn answer(exchange: HttpExchange<'_>) -> Answer {
         None
     };
     let preference_list = layout.preference_list(&key, members.count());
+    let both = layout.placements().before_and_after(&key, members.count());
+    let place_in = |which: usize, node: NodeId| {
+        let mut list = both.as_ref()?[which].iter();
+        list.position(|listed| *listed == node)
+            .map(|index| index + 1)
+    };
     let now_unix_ms = listener.clock().unix_ms();
     let replicas = preference_list
         .iter()
@@ -112,6 +126,8 @@ pub(super) async fn answer(exchange: HttpExchange<'_>) -> Answer {
                 .url(*node)
                 .map(ToString::to_string)
                 .unwrap_or_default(),
+            place_before: place_in(0, *node),
+            place_after: place_in(1, *node),
             held: versions
                 .as_ref()
                 .map(|versions| HeldVersion::of(versions, place, now_unix_ms)),

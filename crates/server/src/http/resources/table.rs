@@ -1,6 +1,7 @@
 //! The one table of the resources: their paths, their methods and what these need, their
 //! parameters, and their names in the metrics. Dispatch, `Allow`, rights, the table in
-//! `docs/reference/api.md` and `/openapi.json` follow from it, or are held to it by tests. `http/mod.rs` says how to add a resource.
+//! `docs/reference/api.md` and `/openapi.json` follow from it, or are held to it by tests.
+//! `http/mod.rs` says how to add a resource.
 
 use crate::http::request::negotiation::names_html;
 use crate::http::request::verb::Verb;
@@ -42,10 +43,18 @@ pub(super) enum Handler {
     Peer,
     /// A repair that an operator asks for.
     AdminRepair,
+    /// A change of the list of members that an operator asks for.
+    AdminMembers,
     /// A compaction that an operator asks for.
     AdminCompact,
     /// What the store has set aside.
     AdminSetAside,
+    /// The tokens that the nodes share.
+    AdminTokens,
+    /// Backups of the cluster.
+    AdminBackups,
+    /// A backup of which everything is read.
+    AdminVerifyBackup,
     /// A profile of the process, where debug endpoints are on.
     Profile,
     /// A file of the console. Its page, `/`, is there only for requests that name HTML.
@@ -76,7 +85,7 @@ const fn pages(need: Need) -> [(Verb, Need); 2] {
 /// The table. It is looked up in this order, so the resources that clients ask for most come
 /// first, and those of the console last.
 #[rustfmt::skip]
-pub(super) static RESOURCES: [Resource; 22] = [
+pub(super) static RESOURCES: [Resource; 26] = [
     Resource {
         path: "/v0/entity",
         handler: Handler::Entity,
@@ -84,7 +93,7 @@ pub(super) static RESOURCES: [Resource; 22] = [
             (Verb::Get, Need::Read), (Verb::Head, Need::Read),
             (Verb::Put, Need::Write), (Verb::Delete, Need::Write),
         ],
-        parameters: &["id", "ack", "from", "replicas", "ttl"],
+        parameters: &["id", "ack", "from", "replicas", "ttl", "touch"],
         route: Some(Route::Entity),
     },
     Resource {
@@ -147,6 +156,16 @@ pub(super) static RESOURCES: [Resource; 22] = [
         route: Some(Route::Admin),
     },
     Resource {
+        path: "/v0/admin/members",
+        handler: Handler::AdminMembers,
+        methods: &[(Verb::Post, Need::Admin)],
+        parameters: &[
+            "join", "leave", "dead", "move", "url", "pair", "abort", "force",
+            "full_disks", "dry_run",
+        ],
+        route: Some(Route::Admin),
+    },
+    Resource {
         path: "/v0/admin/compact",
         handler: Handler::AdminCompact,
         methods: &[(Verb::Post, Need::Admin)],
@@ -163,6 +182,36 @@ pub(super) static RESOURCES: [Resource; 22] = [
             (Verb::Delete, Need::Admin),
         ],
         parameters: &["id", "limit", "start", "up_to"],
+        route: Some(Route::Admin),
+    },
+    Resource {
+        path: "/v0/admin/tokens",
+        handler: Handler::AdminTokens,
+        methods: &[
+            (Verb::Get, Need::Admin),
+            (Verb::Head, Need::Admin),
+            (Verb::Post, Need::Admin),
+        ],
+        parameters: &["token"],
+        route: Some(Route::Admin),
+    },
+    Resource {
+        path: "/v0/admin/backups",
+        handler: Handler::AdminBackups,
+        methods: &[
+            (Verb::Get, Need::Admin),
+            (Verb::Head, Need::Admin),
+            (Verb::Post, Need::Admin),
+            (Verb::Delete, Need::Admin),
+        ],
+        parameters: &["adopt", "keep", "missing_max", "target", "wait"],
+        route: Some(Route::Admin),
+    },
+    Resource {
+        path: "/v0/admin/backups/verify",
+        handler: Handler::AdminVerifyBackup,
+        methods: &[(Verb::Post, Need::Admin)],
+        parameters: &["id", "target"],
         route: Some(Route::Admin),
     },
     Resource {

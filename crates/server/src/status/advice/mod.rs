@@ -8,12 +8,14 @@
 //! - `repairs`: repairs that are late, or get no time.
 //! - `certificates`: those that expire.
 //! - `data`: what may be lost, and deleted data that stays.
+//! - `members`: a change of the members that is under way.
 //! - `view` is what they look at.
 //! - [`thresholds`]: from where on; the alerts share them.
 
 mod certificates;
 mod clocks;
 mod data;
+mod members;
 mod node;
 mod reach;
 mod repairs;
@@ -24,10 +26,12 @@ mod untrusted;
 mod view;
 
 use api::cluster::{Advice, ClusterNode};
+use api::members::MemberList;
 use view::{Reach, View};
 
-/// What an operator has to do, the worst first, by what the node `own` has heard of all nodes.
-pub(crate) fn of(own: &str, nodes: &[ClusterNode]) -> Vec<Advice> {
+/// What an operator has to do, the worst first, by what the node `own` has heard of all nodes, and
+/// what it knows of the list of members.
+pub(crate) fn of(own: &str, nodes: &[ClusterNode], list: Option<&MemberList>) -> Vec<Advice> {
     let reach = &Reach::of(nodes);
     let view = View { own, nodes, reach };
     let (reach, refusing) = reach::of(view);
@@ -44,6 +48,7 @@ pub(crate) fn of(own: &str, nodes: &[ClusterNode]) -> Vec<Advice> {
     all.extend(certificates::of(view));
     all.extend(data::of(view, &clocks, &refusing));
     all.extend(clocks.advice);
+    all.extend(list.and_then(members::of));
     // Those of one severity stay in their order.
     all.sort_by_key(|advice| advice.severity);
     // The node that is asked shows the runbooks, too.

@@ -10,6 +10,9 @@ use units::{counted, rough_span as span};
 const SILENT: &str = "A node is down or silent";
 const REFUSING: &str = "Nodes refuse each other";
 
+/// The problem of two nodes with different lists.
+const OTHER_LIST: &str = "other members";
+
 const SAME_LIST: &str = "Give all nodes the same --cluster, and restart those that had another";
 
 /// Two nodes, the first by name first.
@@ -44,6 +47,12 @@ impl<'a> Refusing<'a> {
         pairs.any(|(one, other)| *one == name || *other == name)
     }
 
+    /// The nodes of which another one says that it has another list, or whose own is another.
+    fn with_other_list(&self) -> BTreeSet<&'a str> {
+        let pairs = self.0.get(OTHER_LIST).into_iter().flatten();
+        pairs.flat_map(|(one, other)| [*one, *other]).collect()
+    }
+
     fn has_pair(&self, pair: Pair<'_>) -> bool {
         self.0.values().any(|pairs| pairs.contains(&pair))
     }
@@ -61,7 +70,7 @@ pub(super) fn of(view: View<'_>) -> (Vec<Advice>, Refusing<'_>) {
     let mut advice: Vec<Advice> = stated
         .map(|(problem, pairs)| of_refusing(problem, pairs))
         .collect();
-    advice.extend(untrusted::of(view));
+    advice.extend(untrusted::of(view, &refusing.with_other_list()));
     if let Some(alone) = of_alone(view, &refusing) {
         advice.push(alone);
     } else {
@@ -76,10 +85,14 @@ pub(super) fn of(view: View<'_>) -> (Vec<Advice>, Refusing<'_>) {
 /// What to do about nodes that refuse each other.
 fn of_refusing(problem: &str, pairs: &BTreeSet<Pair<'_>>) -> Advice {
     let (thing, remedy) = match problem {
-        "other members" => ("list of nodes", SAME_LIST),
+        OTHER_LIST => ("list of nodes", SAME_LIST),
         "other secret" => (
             "secret",
             "Give all nodes the same --cluster-secret-file, and restart those that had another",
+        ),
+        "other cluster" => (
+            "cluster",
+            "Correct --url and the list of members, or give the node the data folder of this cluster",
         ),
         "other protocol" => ("release", "Upgrade the older ones"),
         _ => (
@@ -180,9 +193,20 @@ fn of_silent(view: View<'_>, node: &ClusterNode, refusing: &Refusing<'_>) -> Opt
         let remedy = "Ask again in some seconds";
         return Some(Advice::of_node(Severity::Note, name, what, remedy, SILENT));
     }
-    // Others reach it: what is wrong is between the two.
+    // Others reach it, or did when they last told how they are.
     if view.runs(name) {
-        return None;
+        let down_seconds = seen.and_then(|member| member.down_seconds);
+        // `of_apart` says more.
+        if down_seconds.is_some_and(|seconds| seconds >= APART_SECONDS) {
+            return None;
+        }
+        let what = format!(
+            "{} does not reach it, and another node does{hints}",
+            view.own
+        );
+        let remedy = "Ask again in some seconds: it may just have failed; if it stays so, repair \
+                      the network between the two";
+        return Some(Advice::of_node(Severity::Warn, name, what, remedy, SILENT));
     }
     let members = view.statuses();
     let members = members.flat_map(|status| status.others().map(move |other| (status, other)));

@@ -54,8 +54,12 @@ fn of_time(view: View<'_>, status: &Status) -> Option<Advice> {
     ))
 }
 
-/// Nodes that run and that no repair has found equal with this one for too long.
+/// Nodes that run and that no repair has found equal with this one for too long. A clock that is
+/// far off cannot say how long that is.
 fn of_late(view: View<'_>, status: &Status) -> Option<Advice> {
+    if status.clock.refuses_because.as_deref() == Some("far") {
+        return None;
+    }
     let late = |seconds_max: u64, last: fn(&Member) -> Option<u64>| {
         let is_late = |member: &&Member| {
             let seconds = status.seconds_since(last(member));

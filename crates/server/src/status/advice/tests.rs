@@ -31,8 +31,8 @@ pub(in crate::status) fn well(name: &str, names: &[&str]) -> Value {
         "hints": {"age_max_seconds": 10_800, "bytes_max": 1000},
         "repair": {
             "running": [],
-            "incremental": {"interval_seconds": 600, "clean": 1, "incomplete": 0},
-            "full": {"interval_seconds": 604_800, "clean": 1, "incomplete": 0},
+            "incremental": {"interval_seconds": 600, "succeeded": 1, "incomplete": 0},
+            "full": {"interval_seconds": 604_800, "succeeded": 1, "incomplete": 0},
             "repair_writes_sent": 0, "repair_writes_received": 0, "ranges_compared": 0,
             "ranges_differing": 0, "non_owned_offered": 0,
         },
@@ -110,7 +110,7 @@ fn advised(lines: &[&str]) -> String {
         }
     }
     let nodes: Vec<ClusterNode> = names.iter().zip(nodes).map(seen).collect();
-    let lines = of(own, &nodes).into_iter().map(|advice| {
+    let lines = of(own, &nodes, None).into_iter().map(|advice| {
         assert!(
             RUNBOOKS.contains(&format!("\n## {}\n", advice.runbook)),
             "no runbook has the heading {:?}",

@@ -13,8 +13,10 @@ const RUNBOOK: &str = "Handshakes fail";
 /// The node that says why it cannot connect to another one, and that one.
 type Statement<'a> = (&'a str, &'a str);
 
-/// What to do about nodes that do not trust each other, or of which one speaks plain HTTP.
-pub(super) fn of(view: View<'_>) -> Vec<Advice> {
+/// What to do about nodes that do not trust each other, or of which one speaks plain HTTP. Those
+/// of `other_list` refuse nodes because these are not in their lists, so that the certificates are
+/// no reason.
+pub(super) fn of(view: View<'_>, other_list: &BTreeSet<&str>) -> Vec<Advice> {
     let mut stated: BTreeMap<&TlsFailure, BTreeSet<Statement<'_>>> = BTreeMap::new();
     for status in view.statuses() {
         for member in status.others() {
@@ -35,7 +37,8 @@ pub(super) fn of(view: View<'_>) -> Vec<Advice> {
     let mut all = Vec::new();
     for (failure, mut statements) in stated {
         if !knows(failure) {
-            statements.retain(|statement| !is_explained(statement));
+            statements
+                .retain(|statement| !is_explained(statement) && !other_list.contains(statement.1));
         }
         all.extend(of_failure(failure, &statements));
     }

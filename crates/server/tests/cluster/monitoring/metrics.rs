@@ -94,7 +94,10 @@ fn every_series_that_the_documents_name_is_there_from_the_start() {
     );
     let named = names_in(documents);
     assert!(named.len() > 30, "{named:?}");
-    let cluster = Cluster::start(3);
+    let cluster = Cluster::start_with(3, |config| {
+        let targets = &mut config.node.backup_targets;
+        targets.insert("shared".to_owned(), "/backups".into());
+    });
     let page = page_of(&cluster);
     let names = page.names();
     for name in named {

@@ -30,8 +30,10 @@ fn a_write_to_all_right_after_the_nodes_are_up_is_acknowledged() {
             scope.spawn(move || {
                 let key = format!("k{node}");
                 let mut client = cluster.client(node);
-                assert_eq!(client.get(&target(&key, "3/3")).status, 404);
-                assert_eq!(client.put(&target(&key, "3/3"), b"v").status, 201);
+                let read = client.get(&target(&key, "3/3"));
+                assert_eq!(read.status, 404, "{}", read.text());
+                let written = client.put(&target(&key, "3/3"), b"v");
+                assert_eq!(written.status, 201, "{}", written.text());
             });
         }
     });

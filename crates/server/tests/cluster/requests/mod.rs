@@ -1,6 +1,7 @@
 //! Requests on any node.
 
 mod batches;
+mod conditions;
 mod load;
 mod long_values;
 mod parameters;

@@ -1,6 +1,7 @@
 //! A node to test, a client that sees every byte, a clock that can be wrong, and a disk
 //! that can wait.
 
+pub(crate) mod authority;
 pub(crate) mod described;
 pub(crate) mod lines;
 

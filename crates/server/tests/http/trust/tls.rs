@@ -1,75 +1,20 @@
 //! Requests over TLS: the same port, the same answers, and who is refused.
 
+use crate::support::authority::{Authority, write};
 use crate::support::{
     Client, begin_shutdown, config, gated_disk, seams, start_with, wait_for_metric, wait_until,
 };
 use cluster::{Member, Members, NodeUrl};
 use lsm_testing::MemoryDisk;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, ProtocolVersion, StreamOwned};
-use server::{AuditTarget, Server, ServerConfig, StartError, TlsConfig, TlsFiles};
+use server::{AuditTarget, Server, ServerConfig, StartError, TlsConfig};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tempfile::TempDir;
-use tls::{Authorities, Identity, client_config};
 
 pub(crate) type TlsStream = StreamOwned<ClientConnection, TcpStream>;
-
-/// An authority, and what it signs, in a folder.
-pub(crate) struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    folder: TempDir,
-}
-
-#[expect(clippy::disallowed_methods, reason = "files of an operator")]
-fn write(file: &Path, text: &str) {
-    std::fs::write(file, text).unwrap();
-}
-
-impl Authority {
-    pub(crate) fn new() -> Self {
-        let mut parameters = CertificateParams::default();
-        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let pem = parameters.self_signed(&key).unwrap().pem();
-        write(&folder.path().join("ca.pem"), &pem);
-        Self {
-            issuer: Issuer::new(parameters, key),
-            folder,
-        }
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    /// Writes a certificate for a host, and its key, as `NAME.pem` and `NAME.key`.
-    pub(crate) fn issue(&self, name: &str, host: &str) -> TlsFiles {
-        let parameters = CertificateParams::new(vec![host.to_owned()]).unwrap();
-        let key = KeyPair::generate().unwrap();
-        let signed = parameters.signed_by(&key, &self.issuer).unwrap();
-        let files = TlsFiles {
-            certificate: self.file(&format!("{name}.pem")),
-            key: self.file(&format!("{name}.key")),
-            peer_ca: Some(self.file("ca.pem")),
-        };
-        write(&files.certificate, &signed.pem());
-        write(&files.key, &key.serialize_pem());
-        files
-    }
-
-    /// What a client trusts and shows.
-    pub(crate) fn client(&self, shown: Option<&TlsFiles>) -> Arc<ClientConfig> {
-        let authorities = Authorities::read(&self.file("ca.pem")).unwrap();
-        let shown = shown.map(|files| Identity::read(&files.certificate, &files.key).unwrap());
-        client_config(&authorities, shown.as_ref()).unwrap()
-    }
-}
 
 /// A node alone that speaks TLS.
 pub(crate) fn with_tls(authority: &Authority, is_optional: bool) -> ServerConfig {

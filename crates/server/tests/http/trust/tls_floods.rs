@@ -1,8 +1,9 @@
 //! Clients that leave TLS handshakes and records incomplete, beside clients and peers that
 //! do not.
 
+use crate::support::authority::Authority;
 use crate::support::{Client, connected_from, start_with, wait_for_metric, wait_until};
-use crate::trust::tls::{Authority, TlsStream, tls_stream, tls_stream_over, with_tls};
+use crate::trust::tls::{TlsStream, tls_stream, tls_stream_over, with_tls};
 use base::{Clock, SystemClock};
 use cluster::{Member, Members, NodeUrl};
 use http_testing::Connection;

@@ -67,6 +67,10 @@ fn type_of(reply: &Reply) -> String {
     problem.replace("urn:kvorum:problem:", "")
 }
 
+/// A record of a token that nobody has, which is revoked.
+const REVOCATION: &str = "?token=%7B%22name%22:%22x%22,%22change%22:1,%22revoked%22:true,%22sha256%22:%22\
+    ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad%22%7D";
+
 /// The rights that a method of a path needs, of which one is enough, and parameters that
 /// are right.
 fn need(path: &str, method: &str) -> (Option<&'static [&'static str]>, &'static str) {
@@ -82,9 +86,15 @@ fn need(path: &str, method: &str) -> (Option<&'static [&'static str]>, &'static 
         }
         ("/metrics" | "/v0/history", "GET" | "HEAD") => (Some(&["metrics"]), ""),
         ("/v0/admin/repair" | "/v0/admin/compact", "POST") => (Some(&["admin"]), ""),
+        ("/v0/admin/members", "POST") => (Some(&["admin"]), "?leave=b&dry_run=true"),
+        ("/v0/admin/backups", "GET" | "HEAD" | "POST") => (Some(&["admin"]), "?target=t"),
+        ("/v0/admin/backups", "DELETE") => (Some(&["admin"]), "?target=t&keep=1"),
+        ("/v0/admin/backups/verify", "POST") => (Some(&["admin"]), "?target=t"),
         ("/v0/admin/set-aside", "GET" | "HEAD") => (Some(&["admin"]), ""),
         ("/v0/admin/set-aside", "POST") => (Some(&["admin"]), "?id=k"),
         ("/v0/admin/set-aside", "DELETE") => (Some(&["admin"]), "?up_to=1"),
+        ("/v0/admin/tokens", "GET" | "HEAD") => (Some(&["admin"]), ""),
+        ("/v0/admin/tokens", "POST") => (Some(&["admin"]), REVOCATION),
         ("/debug/profile", "GET" | "HEAD") => (Some(&["admin"]), "?kind=wait&seconds=1"),
         ("/health/live" | "/health/ready" | "/openapi.json", "GET" | "HEAD") => (None, ""),
         ("/v0/peer", "GET") => (None, ""),
@@ -182,6 +192,24 @@ fn the_token_is_checked_between_the_path_and_the_method() {
          content-length: 99999999\r\nexpect: 100-continue\r\n\r\n",
     );
     assert_eq!(client.reply_to("PUT").status, 403);
+}
+
+/// The tag of a value has a hash of it.
+#[test]
+fn only_who_may_read_a_key_is_told_the_tag_of_its_value() {
+    let fixture = Fixture::new(&[
+        ("writer", "write = true"),
+        ("both", "read = true\nwrite = true"),
+    ]);
+    let target = "/v0/entity?id=k";
+    let put = fixture.ask("writer", "PUT", target, b"v");
+    for (token, etag) in [("writer", None), ("both", put.header("etag"))] {
+        let mut client = Client::connect(&fixture.node);
+        let fields = format!("authorization: Bearer {token}\r\nif-none-match: *\r\n");
+        let changed = client.request("PUT", target, &fields, b"no");
+        assert_eq!((changed.status, changed.version()), (412, put.version()));
+        assert_eq!(changed.header("etag"), etag, "{token}");
+    }
 }
 
 #[test]

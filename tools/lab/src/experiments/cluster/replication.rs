@@ -18,7 +18,7 @@ const REPLICAS: [Replicas; 5] = [
     (1, None, "one node"),
     (3, Some((1, 1)), "three nodes, 1/1"),
     (3, Some((1, 3)), "1/3"),
-    // The one that the study measured, which is also profiled.
+    // The one that was measured of the earlier store, which is also profiled.
     (3, Some((2, 3)), "2/3"),
     (3, Some((3, 3)), "3/3"),
 ];

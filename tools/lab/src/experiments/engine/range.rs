@@ -10,7 +10,6 @@ use load::plan::{KeyChoice, Operation, Plan, Rate, SizeDistribution};
 use load::report::plot::{Axis, Lines, Series};
 use load::report::units::{self, Unit};
 use serde::Serialize;
-use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -26,8 +25,8 @@ const KEY_BYTES: usize = 16;
 /// The size of an entity in the stream: the key, a line end and the value.
 const ENTITY_BYTES: u64 = (KEY_BYTES + 1 + VALUE_BYTES) as u64;
 
-/// The study's scans: entities per request.
-const STUDY_LIMIT: u64 = 10_000;
+/// The earlier store's scans: entities per request.
+const EARLIER_LIMIT: u64 = 10_000;
 
 /// How long the whole stream may take.
 const STREAM_TIMEOUT: Duration = Duration::from_secs(600);
@@ -91,7 +90,7 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
     context.log("scans of 10,000");
     let plan = Plan {
         operations: vec![(Operation::Scan, 1.0)],
-        scan_limit: context.effort().pick(100, STUDY_LIMIT, STUDY_LIMIT),
+        scan_limit: context.effort().pick(100, EARLIER_LIMIT, EARLIER_LIMIT),
         key_choice: KeyChoice::Uniform,
         connections: 1,
         rate: Rate::Max,
@@ -149,17 +148,12 @@ fn stream(
 /// Reads the whole data set and returns its size in bytes.
 fn read_all(context: &ExperimentContext<'_>, node: &LabNode) -> Result<u64, Error> {
     let url = format!("{}/v0/entities?start=%00", node.url());
-    let mut body = http::stream(&url, STREAM_TIMEOUT)?;
-    let mut buffer = vec![0; 256 << 10];
     let mut bytes = 0;
-    loop {
-        context.fail_if_stopped()?;
-        match body.read(&mut buffer) {
-            Ok(0) => return Ok(bytes),
-            Ok(read) => bytes += read as u64,
-            Err(error) => return Err(Error::http(&*url, &error)),
-        }
-    }
+    http::stream(&url, STREAM_TIMEOUT, |piece| {
+        bytes += piece.len() as u64;
+        context.fail_if_stopped()
+    })?;
+    Ok(bytes)
 }
 
 impl StreamedScan {

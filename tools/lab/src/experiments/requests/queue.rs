@@ -20,11 +20,11 @@ const IN_FLIGHT: &str = "16";
 /// The numbers of threads for reads from the disk.
 const READ_THREADS: [&str; 5] = ["1", "2", "8", "32", "64"];
 
-/// The most threads per core in the study: its machine had at least eight cores
+/// The most threads per core for the earlier store: its machine had at least eight cores
 /// and at most 64 threads.
-const STUDY_THREADS_A_CORE: usize = 8;
-/// The study's shortest queue.
-const STUDY_QUEUE_LEAST: usize = 32;
+const EARLIER_THREADS_A_CORE: usize = 8;
+/// The earlier store's shortest queue.
+const EARLIER_QUEUE_LEAST: usize = 32;
 
 /// The requested rate, as a share of the breaking point with defaults.
 const SHARE: f64 = 0.7;
@@ -110,10 +110,10 @@ fn describe(page: &mut Page, done: &[Done], cores: usize) {
     page.keep_chart("sizes", figures::lines(title, axes, sized, p99));
     figures::profiles(page, done);
 
-    // Beside the study's, only sizes as in the study count.
+    // Beside the earlier store's, only sizes that it was measured with count.
     let size = |done: &Done| done.at.1.parse().unwrap_or(0);
-    let threads = of("threads").filter(|done| size(done) <= cores * STUDY_THREADS_A_CORE);
-    let queues = of("queue length").filter(|done| size(done) >= STUDY_QUEUE_LEAST);
+    let threads = of("threads").filter(|done| size(done) <= cores * EARLIER_THREADS_A_CORE);
+    let queues = of("queue length").filter(|done| size(done) >= EARLIER_QUEUE_LEAST);
     for (name, rows) in [
         ("threads", threads.collect::<Vec<_>>()),
         ("queues", queues.collect()),

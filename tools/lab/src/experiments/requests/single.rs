@@ -9,7 +9,7 @@ use crate::page::{Page, text};
 use crate::{Error, Experiment};
 use load::plan::{Operation, Plan};
 
-/// The stable load as a share of the breaking point, as in the study: 30,000 of 40,000 to
+/// The stable load as a share of the breaking point, as it was for the earlier store: 30,000 of 40,000 to
 /// 45,000 requests per second.
 const STABLE_SHARE: f64 = 30.0 / 42.5;
 

@@ -83,6 +83,11 @@ fn each_operation_does_what_its_name_says() {
     let after = server.map();
     assert!(before.keys().eq(after.keys()) && before != after);
 
+    // This server has no tags, so nothing is read that a condition could name.
+    let created = with(Operation::CompareAndSet);
+    assert!(created.succeeded > 0, "{created:?}");
+    assert!(after.keys().eq(server.map().keys()));
+
     let inserts = with(Operation::Insert);
     let added = server.map().len() as u64 - 200;
     // Requests that are answered or on their way at the end are stored but not

@@ -3,7 +3,7 @@
 use super::{TICK, Worker};
 use crate::generator::connection::{ConnectionState, DueRequest};
 use crate::generator::recorder::FailureKind;
-use crate::generator::source::OnFailure;
+use crate::generator::request_source::OnFailure;
 use crate::plan::Operation;
 use crate::results::SlowRequest;
 use crate::workload::values::Verifier;
@@ -273,7 +273,7 @@ enum ReadResult {
 impl DueRequest {
     /// Whether this is the read of a read-modify-write.
     pub(super) fn is_read_before_write(self) -> bool {
-        self.operation == Operation::ReadModifyWrite && !self.is_writing_back
+        self.operation.writes_back() && !self.is_writing_back
     }
 }
 

@@ -209,19 +209,30 @@ impl Worker<'_> {
         let connection = &mut self.connections[index];
         let writer = &self.writers[connection.target];
         let plan = self.context.plan;
+        // That of the value that was read, if this writes it back.
+        let etag = connection.decoder.take_etag();
         connection.clear();
         connection.state = ConnectionState::Busy {
             until: now + self.timeout,
         };
         let request = &mut connection.request;
         match due_request.operation {
-            Operation::ReadModifyWrite if !due_request.is_writing_back => {
+            operation if operation.writes_back() && !due_request.is_writing_back => {
                 writer.get(&self.key, request);
+                if operation == Operation::CompareAndSet {
+                    connection.decoder.keep_etag();
+                }
                 connection.verifier = plan.verify.then(|| Verifier::new(&self.key));
             }
             Operation::Put | Operation::Insert | Operation::ReadModifyWrite => {
                 let bytes = plan.value_bytes.draw(&mut self.random);
                 writer.put(&self.key, bytes, request);
+                values::write(&self.key, bytes, &mut self.random, request);
+                due_request.body_bytes += bytes as u64;
+            }
+            Operation::CompareAndSet => {
+                let bytes = plan.value_bytes.draw(&mut self.random);
+                writer.put_if(&self.key, etag.as_deref(), bytes, request);
                 values::write(&self.key, bytes, &mut self.random, request);
                 due_request.body_bytes += bytes as u64;
             }

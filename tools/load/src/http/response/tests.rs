@@ -21,6 +21,22 @@ fn decode(
 }
 
 #[test]
+fn a_tag_is_kept_for_who_asks_for_it() {
+    let wire = b"HTTP/1.1 200 OK\r\nETag: \"a\"\r\nContent-Length: 0\r\n\r\n";
+    for (is_asked, kept) in [(false, None), (true, Some(&b"\"a\""[..]))] {
+        let mut decoder = ResponseDecoder::new();
+        if is_asked {
+            decoder.keep_etag();
+        }
+        decoder.take(wire, |_| {}).unwrap();
+        assert_eq!(decoder.take_etag().as_deref(), kept);
+        decoder.restart();
+        decoder.take(wire, |_| {}).unwrap();
+        assert_eq!(decoder.take_etag(), None);
+    }
+}
+
+#[test]
 fn responses_do_not_depend_on_how_they_are_split() {
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
                    3;x=y\r\nabc\r\nA\r\n0123456789\r\n0\r\nKvorum-Count: 2\r\n\r\n";

@@ -1,4 +1,5 @@
-//! What compaction begins with once the last compaction has ended.
+//! The first step of a compaction job: it makes of the next pick a compaction with its inputs,
+//! thresholds and urgency.
 
 use super::CompactorState;
 use super::aside::move_damaged_aside;

@@ -4,7 +4,7 @@
 //! Several timers may run at a time, and only the earliest counts. A timer that
 //! an earlier one has replaced finds that out when it fires, and does nothing.
 
-use crate::waits::lock;
+use crate::locks::lock;
 use base::Backoff;
 use std::sync::Mutex;
 use std::time::Duration;

@@ -15,19 +15,24 @@ mod reserve;
 
 use crate::disk::Disk;
 use crate::error::Error;
+use crate::locks::lock;
 use crate::options::{Environment, Options};
-use crate::waits::lock;
 use reserve::Reserve;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How long a store that has just become full waits before it looks for room.
-const WATCH_DELAY_MIN: Duration = Duration::from_secs(1);
+/// How often a full store looks for room. A look asks the file system how much is free, and nothing
+/// else.
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
-/// The longest that a full store waits before it looks for room again.
-const WATCH_DELAY_MAX: Duration = Duration::from_secs(10);
+/// How long a store that has just become full waits before it tries again what did not fit: the
+/// reserve, and compactions.
+const RETRY_DELAY_MIN: Duration = Duration::from_secs(1);
+
+/// The longest that a full store waits before it does so again.
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(10);
 
 /// How long a full store collects deletes between two flushes. Each flush writes
 /// a table, and may cause other tables to be rewritten.
@@ -127,7 +132,7 @@ impl FullDisk {
 
     /// Whether the disk has room for the reserve and for what the log and the
     /// flushes may need meanwhile. Yes if the system does not say.
-    fn has_room_for_reserve(&self) -> bool {
+    pub(in crate::engine) fn has_room_for_reserve(&self) -> bool {
         self.disk
             .available_bytes(&self.folder)
             .map_or(true, |available| available >= self.room_to_leave_bytes())
@@ -157,11 +162,16 @@ impl FullDisk {
     }
 }
 
-/// How a full store watches for room: less and less often.
+/// How a full store watches for room. It looks each second, and acts once there is room; while a
+/// look shows none, or a quota allows less than the file system has, it acts less and less often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) struct RoomWatch {
-    /// How long to wait before the next look.
-    delay: Duration,
+    /// Whether the last look has shown room.
+    had_room: bool,
+    /// How long to wait from one retry to the next.
+    retry_delay: Duration,
+    /// The next retry is no earlier than this time of the monotonic clock.
+    retry_due: Duration,
     /// The deletes are flushed no earlier than this time of the monotonic clock.
     flush_due: Duration,
 }
@@ -170,25 +180,43 @@ impl RoomWatch {
     /// The watch of a store that has just become full.
     pub(in crate::engine) fn new() -> Self {
         Self {
-            delay: WATCH_DELAY_MIN,
+            had_room: false,
+            retry_delay: RETRY_DELAY_MIN,
+            retry_due: Duration::ZERO,
             flush_due: Duration::ZERO,
         }
     }
 
     /// How long to wait before the next look.
     pub(in crate::engine) fn delay(self) -> Duration {
-        self.delay
+        LOOK_PERIOD
     }
 
-    /// Whether it is time to flush the deletes, for the room that they make.
+    /// Whether it is time to act: to try to leave the full state, and to make room otherwise.
+    pub(in crate::engine) fn is_due(self, now: Duration, has_room: bool) -> bool {
+        now >= self.retry_due || has_room && !self.had_room
+    }
+
+    /// Whether it is time to flush the deletes, too, for the room that they make.
     pub(in crate::engine) fn is_flush_due(self, now: Duration) -> bool {
         now >= self.flush_due
     }
 
-    /// The watch after a look at `now` that found no room.
-    pub(in crate::engine) fn next(self, now: Duration, has_flushed: bool) -> Self {
+    /// The watch after a look.
+    pub(in crate::engine) fn looked(self, has_room: bool) -> Self {
         Self {
-            delay: (self.delay * 2).min(WATCH_DELAY_MAX),
+            had_room: has_room,
+            ..self
+        }
+    }
+
+    /// The watch after it has acted at `now`, and the store is still full.
+    pub(in crate::engine) fn acted(self, now: Duration, has_flushed: bool) -> Self {
+        let retry_delay = (self.retry_delay * 2).min(RETRY_DELAY_MAX);
+        Self {
+            had_room: self.had_room,
+            retry_delay,
+            retry_due: now.saturating_add(retry_delay),
             flush_due: if has_flushed {
                 now.saturating_add(DELETES_DELAY)
             } else {
@@ -235,21 +263,30 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_looks_less_and_less_often_and_flushes_from_time_to_time() {
+    fn a_watch_looks_each_second_retries_less_and_less_often_and_flushes_from_time_to_time() {
         let mut watch = RoomWatch::new();
         let mut now = Duration::ZERO;
-        let mut delays = Vec::new();
+        let mut retries = Vec::new();
         let mut flushes = Vec::new();
-        for _ in 0..7 {
+        for _ in 0..45 {
+            assert_eq!(watch.delay(), Duration::from_secs(1));
             now += watch.delay();
-            delays.push(watch.delay().as_secs());
+            if !watch.is_due(now, false) {
+                continue;
+            }
+            retries.push(now.as_secs());
             let flushes_now = watch.is_flush_due(now);
             if flushes_now {
                 flushes.push(now.as_secs());
             }
-            watch = watch.next(now, flushes_now);
+            watch = watch.acted(now, flushes_now);
         }
-        assert_eq!(delays, [1, 2, 4, 8, 10, 10, 10]);
+        assert_eq!(retries, [1, 3, 7, 15, 25, 35, 45]);
         assert_eq!(flushes, [1, 25, 45]);
+        // Room is used at once, and if a quota allows less, no look tries that again.
+        now += watch.delay();
+        assert!(watch.is_due(now, true));
+        let watch = watch.looked(true).acted(now, false);
+        assert!(!watch.is_due(now + watch.delay(), true));
     }
 }

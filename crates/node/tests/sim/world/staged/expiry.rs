@@ -82,6 +82,8 @@ pub(crate) async fn started(tombstone_gc: Option<TombstoneGc>) -> Vec<Rc<Host>> 
         work_ms_max: 1,
         tombstone_gc,
         clock_drift_max: CLOCK_DRIFT_MAX,
+        joiners: 0,
+        changing: None,
         ..Scenario::new(&dice)
     };
     let trace = Trace::new();

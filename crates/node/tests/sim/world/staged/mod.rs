@@ -1,6 +1,11 @@
 //! Scenarios that random worlds meet too rarely, or never, step by step.
 
+mod backups;
+mod conditional;
 mod expiry;
+mod key_turns;
+mod member_changes;
+mod moved_data;
 mod races;
 mod rebuilds;
 mod refused_repair_writes;
@@ -28,6 +33,7 @@ const LOOKS_MAX: u32 = 6_000;
 fn calm() -> Scenario {
     Scenario {
         nodes: 4,
+        joiners: 0,
         runtimes: 1,
         keys: 20,
         timeout: Duration::from_secs(3),
@@ -42,6 +48,8 @@ fn calm() -> Scenario {
         clock_drift_max: CLOCK_DRIFT_MAX,
         faults: Vec::new(),
         loss: None,
+        counting: None,
+        changing: None,
         ..Scenario::new(&Dice::new(SEED))
     }
 }
@@ -50,15 +58,20 @@ fn calm() -> Scenario {
 fn run<Story: Future<Output = ()>>(scenario: Scenario, story: impl FnOnce(Rc<World>) -> Story) {
     simulate(async move {
         let world = World::of(scenario, &Dice::new(SEED));
-        spawn_local(world.network.clone().run());
-        for (number, host) in world.hosts.iter().enumerate() {
-            spawn_local(Rc::clone(host).drive());
-            world.start(number);
-        }
-        let is_voter = |host: &Rc<Host>| host.is_voter() == Some(true);
-        until("all stores count", || world.hosts.iter().all(is_voter)).await;
+        begin(&world).await;
         story(world).await;
     });
+}
+
+/// Starts a world, and waits until all stores count.
+async fn begin(world: &Rc<World>) {
+    spawn_local(world.network.clone().run());
+    for (number, host) in world.hosts.iter().enumerate() {
+        spawn_local(Rc::clone(host).drive());
+        world.start(number);
+    }
+    let is_voter = |host: &Rc<Host>| host.is_voter() == Some(true);
+    until("all stores count", || world.hosts.iter().all(is_voter)).await;
 }
 
 async fn until(what: &str, has_happened: impl Fn() -> bool) {

@@ -16,7 +16,7 @@ fn an_ack_of_a_lost_store_does_not_count_beside_an_ack_after_the_store_was_rebui
         // The coordinator keeps nothing of the key. One replica hears of the write late, and
         // one never.
         const COORDINATOR: usize = 3;
-        let replicas_of = |key| world.placement.preference_list(&key_bytes(key), 3);
+        let replicas_of = |key| world.preference_list(&key_bytes(key), 3);
         let is_elsewhere = |key: &u64| {
             replicas_of(*key)
                 .iter()
@@ -73,7 +73,7 @@ fn copies_of_one_version_with_different_values_become_equal() {
     run(calm(), async |world| {
         const KEY: u64 = 3;
         let timestamp = Timestamp::from_unix_ms(1_799_999_000_000);
-        let replicas = world.placement.preference_list(&key_bytes(KEY), 3);
+        let replicas = world.preference_list(&key_bytes(KEY), 3);
         for (node, value) in replicas.iter().zip([&b"whole"[..], b"whole", b"who"]) {
             let entry = Entry::value(&key_bytes(KEY), timestamp, value, Expiry::NEVER, 3);
             world.hosts[node.index()].store(entry).unwrap();

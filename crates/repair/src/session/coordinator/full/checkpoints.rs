@@ -34,10 +34,10 @@ impl FullSession {
         }
         self.returns += 1;
         let token = self.next_token();
-        let members = self.layout.members().names_hash();
+        let epoch = self.layout.epoch();
         let begin = |_| RepairRequest::Begin {
             session: SessionId::Full(token),
-            members,
+            epoch,
         };
         let mut is_any_back = false;
         for (node, answer) in self.worker.ask_all(back, begin).await {
@@ -91,6 +91,7 @@ impl FullSession {
         let taking_part = self.taking_part(machine).into_iter();
         self.checkpoint = Checkpoint {
             token: self.token,
+            epoch: self.layout.epoch(),
             cut: self.attempt.cut,
             stored_unix_ms: self.worker.sessions.environment.clock.unix_ms(),
             next,

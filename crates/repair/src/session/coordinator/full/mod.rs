@@ -23,7 +23,7 @@ mod requests;
 use super::Ended;
 use super::comparing::ComparedRange;
 use crate::session::checkpoint::Checkpoint;
-use crate::session::report::SessionReport;
+use crate::session::orders::SessionReport;
 use crate::session::worker::RepairWorker;
 use base::Timestamp;
 use bytes::Bytes;
@@ -160,7 +160,9 @@ impl RepairWorker {
                 None => {
                     self.outlast_writes().await;
                     let token = Token::first_after(greatest, own, random.next_u64() as u32);
-                    FullSession::new(Rc::clone(self), token, Checkpoint::at_begin(token))
+                    let epoch = self.peers.layout().epoch();
+                    let begin = Checkpoint::at_begin(token, epoch);
+                    FullSession::new(Rc::clone(self), token, begin)
                 }
             };
             let Some(by) = session.lead().await else {
@@ -202,13 +204,14 @@ impl RepairWorker {
         })
     }
 
-    /// Whether a session can go on that was cut short by a restart of this node: unless a node is
-    /// up that took no part, which another session includes.
+    /// Whether a session can go on that was cut short by a restart of this node: unless the list of
+    /// members has changed, or a node is up that took no part, which another session includes.
     fn may_go_on_from(&self, checkpoint: &Checkpoint) -> bool {
         let own = self.sessions.environment.store_side.record().token;
         let nodes = self.nodes_up();
         let mut nodes = nodes.iter();
         own.session == checkpoint.token.session
+            && checkpoint.epoch == self.peers.layout().epoch()
             && nodes.all(|node| checkpoint.taking_part.contains_key(node))
     }
 }
@@ -273,7 +276,7 @@ impl FullSession {
         };
         let up: Vec<_> = members.ids().map(|node| (node, takes_part(node))).collect();
         let shown = is_resumed.then(|| checkpoint.shown.clone());
-        Session::start(self.token, members.names_hash(), up, shown)
+        Session::start(self.token, self.layout.epoch(), up, shown)
     }
 
     /// Carries out what an attempt says, until it has ended.
@@ -292,6 +295,9 @@ impl FullSession {
             if let Some(gc_threshold) = all.ends {
                 self.end(&machine, gc_threshold).await;
                 return AttemptEnd::Over;
+            }
+            if self.has_other_members() {
+                return self.give_up(&machine).await;
             }
             let mut events = match all.request.take() {
                 Some(request) => self.ask(all.asks, request).await,

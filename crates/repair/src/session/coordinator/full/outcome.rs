@@ -1,7 +1,7 @@
 //! How a full session ends.
 
-use super::FullSession;
 use super::held_back::Raising;
+use super::{AttemptEnd, FullSession};
 use crate::session::untold::Over;
 use base::Timestamp;
 use cluster::NodeId;
@@ -69,6 +69,26 @@ impl FullSession {
         self.over(gc_threshold, untold.collect());
         worker.tell_untold().await;
         worker.sessions.store_checkpoint(None);
+    }
+
+    /// Whether another list of members is in force than the one that the session began with. A
+    /// session is of one epoch: nodes that have adopted the other list have left it.
+    pub(super) fn has_other_members(&self) -> bool {
+        let present = self.worker.sessions.environment.layouts.peek();
+        present.epoch() != self.layout.epoch()
+    }
+
+    /// Ends the session without result. What it has moved stays, and another one finds the rest.
+    pub(super) async fn give_up(&mut self, machine: &Session) -> AttemptEnd {
+        let session = SessionId::Full(self.token);
+        tracing::info!(token = %self.token, "a repair session ends early: the list of members has changed");
+        self.report.is_held_back = true;
+        self.worker.sessions.record.not_done(session);
+        let nodes = self.taking_part(machine);
+        self.worker.tell_over(self.token, nodes).await;
+        self.over(Timestamp::ZERO, self.members());
+        self.worker.sessions.store_checkpoint(None);
+        AttemptEnd::Over
     }
 
     /// The session is over, and these nodes have yet to hear it.

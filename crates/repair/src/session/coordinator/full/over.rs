@@ -22,11 +22,11 @@ impl RepairWorker {
     /// they know. Whether that has raised the GC threshold may not be known any more; that a further
     /// one has not is.
     pub(super) async fn release(self: &Rc<Self>, last: Token) {
-        let members = self.peers.layout().members().names_hash();
+        let epoch = self.peers.layout().epoch();
         let token = last.next_attempt();
         let begin = |_| RepairRequest::Begin {
             session: SessionId::Full(token),
-            members,
+            epoch,
         };
         // Whoever takes no part in it refuses.
         let _answers = self.ask_all(self.nodes_up(), begin).await;

@@ -23,12 +23,9 @@ impl FullSession {
         self.all_asked = self.now();
         let session = SessionId::Full(self.token);
         match request {
-            SessionRequest::Begin { members: hash } => {
+            SessionRequest::Begin { epoch } => {
                 let own = self.worker.peers.own();
-                let begin = |_| RepairRequest::Begin {
-                    session,
-                    members: hash,
-                };
+                let begin = |_| RepairRequest::Begin { session, epoch };
                 let (own, others): (Vec<_>, Vec<_>) =
                     nodes.into_iter().partition(|node| *node == own);
                 let mut answers = self.worker.ask_all(others, begin).await;
@@ -162,7 +159,7 @@ impl FullSession {
                 cut,
                 taking_part: nodes.into_iter().map(|node| (node, 0)).collect(),
                 shown: machine.shown(),
-                ..Checkpoint::at_begin(self.token)
+                ..Checkpoint::at_begin(self.token, self.layout.epoch())
             };
         }
         self.checkpoint.token = self.token;

@@ -1,14 +1,14 @@
 //! A node's part in sessions below a closed timestamp and a GC threshold.
 
 use super::{
-    Agreed, PartEnvironment, Participant, SESSION, STORE, agreed, begin, engine, incremental,
+    Agreed, PartEnvironment, Participant, SESSION, agreed, begin, begun, engine, incremental,
     items_of_ranges, part_environment, write,
 };
 use base::{Entry, Expiry, Timestamp};
 use bytes::Bytes;
-use cluster::NodeId;
 use cluster::comparison::{Item, KeyBounds};
 use cluster::repair::{StoreRecord, StoreState};
+use cluster::{Epoch, NodeId};
 use lsm::Engine;
 use lsm_testing::BlockingWrite;
 use peer::Offer;
@@ -34,7 +34,7 @@ fn all_leave_out_what_is_dead_below_the_threshold_that_they_agree_on() {
     }
     // This node has not heard of the threshold that another one knows.
     let mut participant = participant(&engine, &Arc::default());
-    participant.begin(SESSION, STORE);
+    begun(&mut participant, SESSION);
     let agreed = Agreed {
         gc_threshold: Timestamp::from_u64(9),
         ..agreed(20, vec![KeyBounds::everything(); 3])
@@ -51,7 +51,7 @@ fn an_incremental_session_compares_nothing_below_the_closed_timestamps() {
         write(&engine, key, timestamp);
     }
     let mut participant = participant(&engine, &Arc::default());
-    let bounds = participant.begin(incremental(7), STORE).bounds;
+    let bounds = begun(&mut participant, incremental(7)).bounds;
     let above = |bounds: KeyBounds| bounds.at_least(Timestamp::from_u64(9));
     let agreed = agreed(20, bounds.into_iter().map(above).collect());
     participant.agree(incremental(7), agreed).unwrap();
@@ -80,7 +80,7 @@ fn compared_with_a_coordinator_from_the_future(proven_unix_ms: Option<u64>) -> u
     let mut participant = participant(&engine, &Arc::default());
     participant.environment.expiry =
         Arc::new(ExpiryBound::new(own_clock, Duration::from_secs(3_600)));
-    participant.begin(SESSION, STORE);
+    begun(&mut participant, SESSION);
     let agreed = Agreed {
         cut: Timestamp::from_unix_ms(NOW_UNIX_MS + 100 * YEAR_MS),
         gc_threshold: Timestamp::from_unix_ms(NOW_UNIX_MS),
@@ -107,7 +107,10 @@ fn only_offers_below_the_closed_timestamp_may_hide_what_a_tombstone_hides() {
         closed,
         ..StoreRecord::default()
     };
-    let bounds = Arc::new(SharedBounds::of(StoreState::opened(record), 0));
+    let bounds = Arc::new(SharedBounds::of(
+        StoreState::opened(record),
+        Epoch::default(),
+    ));
     for (key, timestamp) in [("older", 10), ("same", 40), ("newer", 60)] {
         write(&engine, key, timestamp);
     }

@@ -1,10 +1,12 @@
 //! A node's part in sessions, on a store in memory.
 
 mod behind_closed;
+mod change;
 mod runs;
 
 use super::{
-    Advance, Agreed, PartEnvironment, Participant, RangeId, Selected, UnknownRange, WrittenKeys,
+    Advance, Agreed, Known, PartEnvironment, Participant, RangeId, Selected, StreamedKeys,
+    UnknownRange, WrittenKeys,
 };
 use crate::RepairSizes;
 use crate::session::exchange::SYMBOLS_TOTAL_MAX;
@@ -12,9 +14,9 @@ use base::{Clock, Entry, Expiry, ManualClock, Timestamp};
 use bytes::Bytes;
 use cluster::comparison::{Incarnation, Item, KeyBounds};
 use cluster::repair::{SESSION_IDLE_MAX, SessionId, Token};
-use cluster::{Layout, NodeId};
+use cluster::{Epoch, Layout, NodeId};
 use lsm::{Admission, Disk, Engine, Options};
-use lsm_testing::{BlockingWrite, MemoryDisk, environment};
+use lsm_testing::{BlockingWrite, MemoryDisk, StepExecutor, environment};
 use membership::Layouts;
 use replica::{ExpiryBound, OwnClock};
 use std::path::Path;
@@ -108,9 +110,15 @@ fn write(engine: &Engine, key: &str, timestamp: u64) {
     engine.write(entry).unwrap();
 }
 
+/// Begins a session.
+fn begun(participant: &mut Participant, session: SessionId) -> Known {
+    let begun = participant.begin(session, Epoch::default(), STORE);
+    begun.unwrap()
+}
+
 /// Begins a session in which everything is compared, up to a cut.
 fn begin(participant: &mut Participant, session: SessionId, cut: u64) {
-    participant.begin(session, STORE);
+    begun(participant, session);
     let bounds = vec![KeyBounds::everything(); 3];
     participant.agree(session, agreed(cut, bounds)).unwrap();
 }
@@ -190,7 +198,7 @@ fn a_node_that_was_restarted_in_a_session_does_not_say_that_what_it_got_is_durab
     before.commit(SESSION).unwrap().unwrap();
     let mut restarted = participant(&engine);
     assert_eq!(restarted.commit(SESSION).err(), Some(UnknownRange));
-    assert!(!restarted.end(SESSION, STORE, &[PEER]));
+    assert!(restarted.end(SESSION, STORE, &[PEER]).is_none());
 }
 
 #[test]
@@ -221,9 +229,9 @@ fn an_incremental_session_after_nothing_happened_reads_no_data_block() {
     begin(&mut participant, SESSION, cut.as_u64());
     assert_eq!(items_of_ranges(&mut participant, SESSION), [1000]);
     let all = [PEER, NodeId::new(2)];
-    assert!(participant.end(SESSION, STORE, &all));
+    assert!(participant.end(SESSION, STORE, &all).is_some());
     let compare = |participant: &mut Participant, session| {
-        let mut bounds = participant.begin(session, STORE).bounds;
+        let mut bounds = begun(participant, session).bounds;
         // As the coordinator says: a node compares nothing with itself.
         bounds[0] = KeyBounds::constant(Timestamp::MAX);
         participant.agree(session, agreed(6000, bounds)).unwrap();
@@ -244,7 +252,7 @@ fn a_session_that_a_store_began_before_a_loss_shows_nothing_about_it() {
     let mut participant = participant(&engine);
     begin(&mut participant, SESSION, 20);
     items_of_ranges(&mut participant, SESSION);
-    assert!(!participant.end(SESSION, AFTER_A_LOSS, &[PEER]));
+    assert!(participant.end(SESSION, AFTER_A_LOSS, &[PEER]).is_none());
 }
 
 #[test]
@@ -259,8 +267,8 @@ fn a_node_that_joins_again_does_not_pass_over_what_came_while_it_was_down() {
         begin(participant, next_attempt(7), 20);
         // It scans the rest again, whatever it had scanned before.
         assert_eq!(items_of_ranges(participant, next_attempt(7)), [1]);
-        assert!(participant.end(next_attempt(7), STORE, &[PEER]));
-        let bounds = participant.begin(incremental(8), STORE).bounds;
+        assert!(participant.end(next_attempt(7), STORE, &[PEER]).is_some());
+        let bounds = begun(participant, incremental(8)).bounds;
         assert_eq!(bounds[PEER.index()] != KeyBounds::everything(), knows);
     }
 }
@@ -305,15 +313,19 @@ fn damage_is_repaired_after_a_whole_full_session_that_found_all_nodes_equal() {
             &mut participant
         };
         items_of_ranges(participant, session);
-        assert!(participant.end(session, STORE, equal_with), "{label}");
+        assert!(
+            participant.end(session, STORE, equal_with).is_some(),
+            "{label}"
+        );
         executor.run_for(Duration::from_secs(1));
         let ranges = engine.statistics().damaged_ranges;
         assert_eq!(ranges, u64::from(!is_repaired), "{label}");
     }
 }
 
-#[test]
-fn a_version_in_a_sound_block_is_sent_although_a_damaged_one_may_hold_the_key() {
+/// A store with two versions of a key, each in a table of its own, of which the newer one is
+/// damaged.
+fn with_damaged_newest_table() -> (Engine, Arc<StepExecutor>) {
     let disk = Arc::new(MemoryDisk::new());
     let (environment, executor) = environment(Arc::clone(&disk) as _);
     let (engine, _) = Engine::open(environment, Options::default()).unwrap();
@@ -325,6 +337,12 @@ fn a_version_in_a_sound_block_is_sent_although_a_damaged_one_may_hold_the_key() 
     let tables = names.iter().filter(|name| name.ends_with(".sst"));
     let newest = Path::new("/store").join(tables.max().unwrap());
     disk.corrupt(&newest, 3, 1).unwrap();
+    (engine, executor)
+}
+
+#[test]
+fn a_version_in_a_sound_block_is_sent_although_a_damaged_one_may_hold_the_key() {
+    let (engine, executor) = with_damaged_newest_table();
     let mut participant = participant(&engine);
     begin(&mut participant, SESSION, 30);
     assert_eq!(items_of_ranges(&mut participant, SESSION), [1]);
@@ -465,7 +483,7 @@ fn a_key_behind_the_last_one_is_never_ahead_of_the_scan() {
         write(&engine, key, 10);
     }
     let mut participant = participant(&engine);
-    participant.begin(SESSION, STORE);
+    begun(&mut participant, SESSION);
     participant
         .close(SESSION, b"", Admission::Ordinary)
         .unwrap();
@@ -489,7 +507,7 @@ fn a_key_behind_the_last_one_is_never_ahead_of_the_scan() {
     let summary = participant.digest(SESSION, 0, None).unwrap();
     assert_eq!(summary.digests[PEER.index()].items, 2);
     // A session that goes on has scanned what is before its checkpoint.
-    participant.begin(next_attempt(7), STORE);
+    begun(&mut participant, next_attempt(7));
     participant
         .close(next_attempt(7), b"k", Admission::Ordinary)
         .unwrap();
@@ -502,17 +520,7 @@ fn a_key_behind_the_last_one_is_never_ahead_of_the_scan() {
 
 #[test]
 fn a_version_whose_tombstone_a_damaged_block_may_have_held_is_not_sent_below_the_threshold() {
-    let disk = Arc::new(MemoryDisk::new());
-    let (environment, executor) = environment(Arc::clone(&disk) as _);
-    let (engine, _) = Engine::open(environment, Options::default()).unwrap();
-    for timestamp in [10, 20] {
-        write(&engine, "k", timestamp);
-        engine.flush().unwrap();
-    }
-    let names = disk.list(Path::new("/store")).unwrap();
-    let tables = names.iter().filter(|name| name.ends_with(".sst"));
-    let newest = Path::new("/store").join(tables.max().unwrap());
-    disk.corrupt(&newest, 3, 1).unwrap();
+    let (engine, executor) = with_damaged_newest_table();
     for (below, is_sent) in [(10, true), (11, false)] {
         let mut participant = Participant::new(PartEnvironment {
             uncertain_below: Box::new(move || Timestamp::from_u64(below)),
@@ -527,7 +535,7 @@ fn a_version_whose_tombstone_a_damaged_block_may_have_held_is_not_sent_below_the
             entries, is_all, ..
         } = newest.unwrap().unwrap();
         assert_eq!((entries.len() == 1, is_all), (is_sent, is_sent), "{below}");
-        let run = participant.run((SESSION, 0), PEER, None, Vec::new());
+        let run = participant.run((SESSION, 0), PEER, StreamedKeys::default());
         let entries = run.unwrap().unwrap().entries().unwrap();
         assert_eq!(entries.len() == 1, is_sent, "{below}");
     }

@@ -2,7 +2,9 @@
 
 use super::{begin, engine_on, part_environment, participant_of, reach, sent_of};
 use crate::RepairSizes;
-use crate::session::part::{Advance, Gap, PartEnvironment, Participant, RangeId, RunRefusal};
+use crate::session::part::{
+    Advance, Gap, PartEnvironment, Participant, RangeId, RunRefusal, StreamedKeys,
+};
 use base::{Entry, Expiry, Timestamp};
 use bytes::Bytes;
 use cluster::NodeId;
@@ -21,10 +23,10 @@ const fn session_of(number: u64) -> SessionId {
 const CUT: u64 = 1 << 40;
 
 /// A node and its store.
-struct TestNode {
-    number: NodeId,
-    engine: Engine,
-    own: Participant,
+pub(super) struct TestNode {
+    pub(super) number: NodeId,
+    pub(super) engine: Engine,
+    pub(super) own: Participant,
 }
 
 impl TestNode {
@@ -47,7 +49,7 @@ impl TestNode {
         node
     }
 
-    fn stored(&self) -> Vec<Entry> {
+    pub(super) fn stored(&self) -> Vec<Entry> {
         let mut scan = self.engine.scan(b"", None);
         let mut all = Vec::new();
         loop {
@@ -105,29 +107,29 @@ fn walk(
     }
 }
 
-/// Has `to` stream what it lacks most of; gives the number of versions that were sent.
+/// Has `to` stream what it lacks so much of; gives the number of versions that were sent.
 fn stream(from: &mut TestNode, to: &mut TestNode, range: RangeId, theirs: Digest) -> usize {
     let gap = to.own.gap(range, from.number, theirs).unwrap();
-    let Gap::Large { held } = gap else {
+    let Gap::Large { parts } = gap else {
         return 0;
     };
-    let (mut sent, mut after) = (0, None);
-    loop {
-        let run = from
-            .own
-            .run(range, to.number, after.as_ref(), held.clone())
-            .unwrap()
-            .unwrap();
-        let entries = run.entries().unwrap();
-        sent += entries.len();
-        let last = entries.last().map(|last| last.key().to_vec().into());
-        to.own.take_run(range, after.as_ref(), entries).unwrap();
-        if run.is_last {
-            return sent;
+    let mut sent = 0;
+    for mut keys in parts {
+        loop {
+            let run = from.own.run(range, to.number, keys.clone());
+            let run = run.unwrap().unwrap();
+            let entries = run.entries().unwrap();
+            sent += entries.len();
+            let last = entries.last().map(|last| last.key().to_vec().into());
+            to.own.take_run(range, &keys, entries).unwrap();
+            if run.is_last {
+                break;
+            }
+            assert!(last > keys.after);
+            keys.after = last;
         }
-        assert!(last > after);
-        after = last;
     }
+    sent
 }
 
 fn timestamp_of(number: u64) -> Timestamp {
@@ -206,10 +208,12 @@ fn what_is_streamed_of_a_range_is_bounded() {
     walk(&mut [&mut full, &mut lost], SESSION, |nodes, range, _| {
         let mut take = |from: usize, to: usize| {
             let after = from.checked_sub(1);
-            let after = after.map(|last| Bytes::copy_from_slice(all[last].key()));
-            let taken = nodes[1]
-                .own
-                .take_run(range, after.as_ref(), all[from..to].to_vec());
+            let keys = StreamedKeys {
+                after: after.map(|last| Bytes::copy_from_slice(all[last].key())),
+                ..StreamedKeys::default()
+            };
+            let own = &mut nodes[1].own;
+            let taken = own.take_run(range, &keys, all[from..to].to_vec());
             taken.unwrap().has_room
         };
         assert!(take(0, 19));
@@ -268,11 +272,54 @@ fn a_second_peer_sends_only_what_the_first_one_lacks() {
         let sent = lost.entries(range, &["a001", "a050", "b007"]);
         assert_eq!(sent, [newer[1].clone(), first[50].clone(), more[7].clone()]);
         // Another lost store could stream it from this one.
-        let run = lost.own.run(range, one.number, None, Vec::new());
+        let run = lost.own.run(range, one.number, StreamedKeys::default());
         assert_eq!(run.unwrap().unwrap().entries().unwrap().len(), 400);
     });
     lost.own.commit(SESSION).unwrap().unwrap();
     assert!(lost.stored() == other.stored());
+}
+
+/// As when a member leaves, whose keys spread over all others.
+#[test]
+fn a_node_that_lacks_an_eighth_is_streamed_that_and_nothing_that_it_has() {
+    let entry = |number: u64| put(&format!("{number:05}"), 5, 3);
+    let all: Vec<Entry> = (0..36_000).map(entry).collect();
+    let held = |of: u64| -> Vec<Entry> { (0..36_000).filter(|n| n % 8 < of).map(entry).collect() };
+    for (of, streamed) in [(7, 4_500), (8, 0)] {
+        let mut full = TestNode::with(0, &all);
+        let mut gaining = TestNode::with(1, &held(of));
+        let mut sent = 0;
+        walk(
+            &mut [&mut full, &mut gaining],
+            SESSION,
+            |nodes, range, digests| {
+                let [full, gaining] = nodes else {
+                    panic!("two nodes");
+                };
+                sent += stream(full, gaining, range, digests[0][1]);
+                let gap = gaining.own.gap(range, full.number, digests[0][1]);
+                assert_eq!(gap, Ok(Gap::None));
+            },
+        );
+        assert_eq!(sent, streamed);
+        gaining.own.commit(SESSION).unwrap().unwrap();
+        assert!(gaining.stored() == all);
+    }
+    // With less than that, symbols cost less.
+    let mut full = TestNode::with(0, &all);
+    let most: Vec<Entry> = (0..36_000).filter(|n| n % 12 < 11).map(entry).collect();
+    let mut other = TestNode::with(1, &most);
+    walk(
+        &mut [&mut full, &mut other],
+        SESSION,
+        |nodes, range, digests| {
+            let [full, other] = nodes else {
+                panic!("two nodes");
+            };
+            let gap = other.own.gap(range, full.number, digests[0][1]);
+            assert_eq!(gap, Ok(Gap::Small));
+        },
+    );
 }
 
 #[test]
@@ -317,22 +364,37 @@ fn a_run_that_was_not_asked_for_is_refused_and_nothing_of_it_is_taken() {
     let foreign = foreign.unwrap();
     let entry = |key: &str| put(key, 5, 3);
     let order = "keys that are not in order";
-    let beyond = "a key beyond the range";
-    for (entries, after, what) in [
-        (vec![entry("c"), entry("c")], None, order),
-        (vec![entry("d"), entry("c")], None, order),
-        (vec![entry("c"), entry("d")], Some("c"), order),
-        (vec![entry("c"), entry("m")], None, beyond),
-        (vec![entry("a"), entry("c")], None, beyond),
-        (vec![put(&foreign, 5, 1)], None, "a version for other nodes"),
+    let beyond = "a key beyond those that were asked for";
+    let key_of = |key: &'static str| Some(Bytes::from_static(key.as_bytes()));
+    for (entries, after, until, what) in [
+        (vec![entry("c"), entry("c")], None, None, order),
+        (vec![entry("d"), entry("c")], None, None, order),
+        (vec![entry("c"), entry("d")], key_of("c"), None, order),
+        (vec![entry("c"), entry("d")], None, key_of("c"), beyond),
+        (vec![entry("c"), entry("m")], None, None, beyond),
+        (vec![entry("a"), entry("c")], None, None, beyond),
+        (
+            vec![put(&foreign, 5, 1)],
+            None,
+            None,
+            "a version for other nodes",
+        ),
     ] {
-        let after = after.map(|after: &str| Bytes::copy_from_slice(after.as_bytes()));
-        let taken = lost.own.take_run(range, after.as_ref(), entries);
+        let keys = StreamedKeys {
+            after,
+            until,
+            held: Vec::new(),
+        };
+        let taken = lost.own.take_run(range, &keys, entries);
         assert_eq!(taken, Err(RunRefusal::Malformed(what)));
     }
-    let unknown = lost.own.take_run((SESSION, 1), None, vec![entry("c")]);
+    let keys = StreamedKeys {
+        until: key_of("c"),
+        ..StreamedKeys::default()
+    };
+    let unknown = lost.own.take_run((SESSION, 1), &keys, vec![entry("c")]);
     assert_eq!(unknown, Err(RunRefusal::Unknown));
-    let taken = lost.own.take_run(range, None, vec![entry("c")]).unwrap();
+    let taken = lost.own.take_run(range, &keys, vec![entry("c")]).unwrap();
     assert_eq!(taken.keys, 1);
     lost.own.commit(SESSION).unwrap().unwrap();
     assert_eq!(lost.stored(), [entry("c")]);

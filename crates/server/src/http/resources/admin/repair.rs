@@ -45,7 +45,7 @@ pub(in crate::http::resources) struct Repair {
 #[schemars(rename = "RepairReport")]
 struct Report {
     /// Whether all nodes are equal.
-    clean: bool,
+    equal: bool,
     ranges: u64,
     ranges_differing: u64,
     pairs: u64,
@@ -58,7 +58,7 @@ struct Report {
 impl Report {
     fn of(report: SessionReport, listener: &Listener) -> Self {
         Self {
-            clean: report.equal_pairs == report.pairs,
+            equal: report.equal_pairs == report.pairs,
             ranges: report.ranges,
             ranges_differing: report.differing,
             pairs: report.pairs,

@@ -8,6 +8,7 @@ use base::{KEY_BYTES_MAX, LONG_VALUE_BYTES};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
+use cluster::Matches;
 use node::Expires;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -78,25 +79,44 @@ fn lines_of(body: &[u8], piece_bytes: usize) -> Vec<(u64, Option<Vec<u8>>)> {
 fn line_of(operation: &Operation) -> Option<String> {
     let mut line = json!({"key_base64": BASE64.encode(&operation.key)});
     let mut set = |name: &str, value: Value| line[name] = value;
-    match &operation.action {
-        Action::Get => set("op", "get".into()),
-        Action::Delete => set("op", "delete".into()),
+    let expires = match &operation.action {
+        Action::Get => {
+            set("op", "get".into());
+            Expires::Never
+        }
+        Action::Delete => {
+            set("op", "delete".into());
+            Expires::Never
+        }
+        Action::Touch { expires } => {
+            set("op", "put".into());
+            set("touch", true.into());
+            *expires
+        }
         Action::Put { value, expires } => {
             set("op", "put".into());
             set("value_base64", BASE64.encode(value).into());
-            match *expires {
-                Expires::Never => {}
-                Expires::AfterSeconds(seconds) => set("ttl", seconds.into()),
-                Expires::AtUnixMs(unix_ms) => {
-                    let text = rfc3339::of_unix_ms(unix_ms);
-                    // A year above 9999 is written as the last one.
-                    if rfc3339::unix_ms_of(&text) != Some(unix_ms) {
-                        return None;
-                    }
-                    set("expires", text.into());
-                }
-            }
+            *expires
         }
+    };
+    match expires {
+        Expires::Never => {}
+        Expires::AfterSeconds(seconds) => set("ttl", seconds.into()),
+        Expires::AtUnixMs(unix_ms) => {
+            let text = rfc3339::of_unix_ms(unix_ms);
+            // A year above 9999 is written as the last one.
+            if rfc3339::unix_ms_of(&text) != Some(unix_ms) {
+                return None;
+            }
+            set("expires", text.into());
+        }
+    }
+    match operation.condition.as_deref().map(|given| &given.matches) {
+        Some(Some(Matches::Versions(versions))) => {
+            set("if_version", versions[0].to_string().into());
+        }
+        Some(_) => set("if_absent", true.into()),
+        None => {}
     }
     Some(line.to_string())
 }

@@ -6,6 +6,9 @@
 //! {"op":"put","key":"k","value":"v","expires":"2026-11-22T16:00:00Z"}
 //! {"op":"get","key":"k"}
 //! {"op":"delete","key":"k"}
+//! {"op":"put","key":"k","value":"v","if_absent":true}
+//! {"op":"delete","key":"k","if_version":"228111136384352257"}
+//! {"op":"put","key":"k","touch":true,"ttl":60,"if_version":"228111136384352257"}
 //! ```
 //!
 //! A field that is unknown, given twice, or not part of the operation makes the line malformed: a
@@ -17,8 +20,9 @@ use crate::http::query::keys::check_key;
 use crate::http::resources::entity::TTL_SECONDS_MAX;
 use crate::metrics::OperationKind;
 use api::{Fields, rfc3339};
-use base::Reservation;
+use base::{Reservation, Timestamp};
 use bytes::Bytes;
+use cluster::Condition;
 use node::Expires;
 use std::borrow::Cow;
 use tokens::Need;
@@ -32,6 +36,9 @@ const NAMES: &[&str] = &[
     "value_base64",
     "ttl",
     "expires",
+    "if_version",
+    "if_absent",
+    "touch",
 ];
 
 /// An operation.
@@ -41,6 +48,8 @@ pub(super) struct Operation {
     pub(super) key: Bytes,
     /// What is done with it.
     pub(super) action: Action,
+    /// What must hold of the key for a write to take effect.
+    pub(super) condition: Option<Box<Condition>>,
 }
 
 /// What an operation does.
@@ -50,6 +59,11 @@ pub(super) enum Action {
     Put {
         /// The value.
         value: Bytes,
+        /// When the version expires.
+        expires: Expires,
+    },
+    /// Keeps the value, and changes when it expires.
+    Touch {
         /// When the version expires.
         expires: Expires,
     },
@@ -102,13 +116,14 @@ impl Operation {
         Self {
             key,
             action: Action::Get,
+            condition: None,
         }
     }
 
     /// Its kind, for the metrics.
     pub(super) fn kind(&self) -> OperationKind {
         match self.action {
-            Action::Put { .. } => OperationKind::Put,
+            Action::Put { .. } | Action::Touch { .. } => OperationKind::Put,
             Action::Get => OperationKind::Get,
             Action::Delete => OperationKind::Delete,
         }
@@ -117,7 +132,7 @@ impl Operation {
     /// The right that it needs for its key.
     pub(super) fn need(&self) -> Need {
         match self.action {
-            Action::Put { .. } | Action::Delete => Need::Write,
+            Action::Put { .. } | Action::Touch { .. } | Action::Delete => Need::Write,
             Action::Get => Need::Read,
         }
     }
@@ -127,7 +142,7 @@ impl Operation {
         match &self.action {
             Action::Put { value, .. } => self.key.len() + value.len(),
             Action::Get => 0,
-            Action::Delete => self.key.len(),
+            Action::Touch { .. } | Action::Delete => self.key.len(),
         }
     }
 
@@ -148,7 +163,18 @@ impl Operation {
         let key: Bytes = bytes_of("key", fields.key, fields.key_base64)?
             .ok_or_else(|| malformed("it has no key: give `key` or `key_base64`"))?;
         check_key("key", key.len()).map_err(|error| malformed(error.detail))?;
+        let condition = condition_of(fields.if_version.as_deref(), fields.if_absent)?;
+        let is_touch = fields.touch == Some(true);
         let action = match fields.op.as_deref().unwrap_or_default() {
+            "put" if is_touch => {
+                if fields.value.is_some() || fields.value_base64.is_some() {
+                    return Err(malformed(
+                        "with `touch` a put keeps the value: leave one of them out",
+                    ));
+                }
+                let expires = expires_of(fields.ttl, fields.expires.as_deref())?;
+                Action::Touch { expires }
+            }
             "put" => {
                 let expires = expires_of(fields.ttl, fields.expires.as_deref())?;
                 let value = bytes_of("value", fields.value, fields.value_base64)?
@@ -162,20 +188,50 @@ impl Operation {
                 let is_put = fields.value.is_some()
                     || fields.value_base64.is_some()
                     || fields.ttl.is_some()
-                    || fields.expires.is_some();
+                    || fields.expires.is_some()
+                    || is_touch;
                 if is_put {
                     return Err(malformed(format!(
                         "a {name} has no value and no expiry: leave them out"
                     )));
                 }
                 match name {
+                    "get" if condition.is_some() => {
+                        return Err(malformed("a get has no condition: leave it out"));
+                    }
                     "get" => Action::Get,
                     _ => Action::Delete,
                 }
             }
             _ => return Err(malformed("`op` is not put, get or delete")),
         };
-        Ok(Self { key, action })
+        Ok(Self {
+            key,
+            action,
+            condition: condition.map(Box::new),
+        })
+    }
+}
+
+/// The condition of a line; `None` if it has none.
+fn condition_of(
+    if_version: Option<&str>,
+    if_absent: Option<bool>,
+) -> Result<Option<Condition>, LineError> {
+    match (if_version, if_absent) {
+        (None, None | Some(false)) => Ok(None),
+        (None, Some(true)) => Ok(Some(Condition::absent())),
+        (Some(digits), None | Some(false)) => {
+            let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+            let version = digits.parse().ok().filter(|_| is_number);
+            let version = version.map(Timestamp::from_u64);
+            version
+                .map(|version| Some(Condition::version(version)))
+                .ok_or_else(|| malformed("`if_version` is not a version: give its decimal number"))
+        }
+        (Some(_), Some(true)) => Err(malformed(
+            "it has `if_version` and `if_absent`: give one of them",
+        )),
     }
 }
 

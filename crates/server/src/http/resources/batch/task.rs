@@ -27,6 +27,7 @@ use super::window::{Repeat, Slot, Window};
 use crate::config::bounds::{BATCH_BODY_BYTES_MAX, line_bytes_max};
 use crate::http::lasting_caller::LastingCaller;
 use crate::http::problem::Problem;
+use crate::http::request::condition::any_value;
 use crate::logs::slow_requests::{EndedOperation, OperationTimes};
 use crate::metrics::OperationKind;
 use crate::net::Listener;
@@ -34,7 +35,7 @@ use crate::net::slow_clients::{ConnectionProgress, Phase};
 use base::{BatchPermits, LONG_VALUE_BYTES, Reservation};
 use cluster::Replicas;
 use hyper::StatusCode;
-use node::{Change, Ended, Operations, Terms};
+use node::{Change, ConditionalChange, Ended, Operations, Terms, Written};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -357,12 +358,25 @@ impl Batch {
             watch,
         };
         let (operations, key) = (&mut self.operations, operation.key);
-        match operation.action {
-            Action::Get => operations.read(number, key, terms),
-            Action::Delete => operations.write(number, key, Change::Delete, None, terms),
-            Action::Put { value, expires } => {
-                let change = Change::Put { value, expires };
-                operations.write(number, key, change, reservation, terms);
+        let (change, reservation) = match operation.action {
+            Action::Get => {
+                operations.read(number, key, terms);
+                return true;
+            }
+            Action::Touch { expires } => {
+                let change = ConditionalChange::Touch(expires);
+                let condition = operation.condition.map_or_else(any_value, |given| *given);
+                operations.write_if(number, key, change, condition, reservation, terms);
+                return true;
+            }
+            Action::Delete => (Change::Delete, None),
+            Action::Put { value, expires } => (Change::Put { value, expires }, reservation),
+        };
+        match operation.condition {
+            None => operations.write(number, key, change, reservation, terms),
+            Some(condition) => {
+                let change = ConditionalChange::Write(change);
+                operations.write_if(number, key, change, *condition, reservation, terms);
             }
         }
         true
@@ -438,15 +452,23 @@ impl Batch {
             let problem = Problem::of_failure(failure, self.replicas);
             OperationAnswer::Problem(None, problem.in_trace(self.caller.trace))
         };
+        let done = |written: Written| {
+            // What was put has been created.
+            let status = match self.kind(number) {
+                Some(OperationKind::Delete) => StatusCode::ACCEPTED,
+                _ => StatusCode::CREATED,
+            };
+            OperationAnswer::Written(status, written.timestamp)
+        };
         match result {
-            Ended::Write(Ok(written)) => {
-                // What was put has been created.
-                let status = match self.kind(number) {
-                    Some(OperationKind::Delete) => StatusCode::ACCEPTED,
-                    _ => StatusCode::CREATED,
-                };
-                OperationAnswer::Written(status, written.timestamp)
-            }
+            Ended::Write(Ok(written)) => done(written),
+            Ended::Conditional(reply) => match Problem::of_conditional(reply, self.replicas) {
+                Ok(written) => done(written),
+                Err(problem) => {
+                    let version = problem.version();
+                    OperationAnswer::Problem(version, problem.in_trace(self.caller.trace))
+                }
+            },
             Ended::Read(Ok(found)) => match found.entry {
                 Some(entry) if self.listener.is_live(&entry) => {
                     OperationAnswer::Found(entry, found.reservation)

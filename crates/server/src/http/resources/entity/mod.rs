@@ -1,5 +1,6 @@
-//! `/v0/entity`: one key.
+//! `/v0/entity`: one key. `conditional` are writes with a condition.
 
+mod conditional;
 mod parameters;
 
 use crate::http::exchange::{Answer, HttpExchange};
@@ -13,10 +14,9 @@ use bytes::Bytes;
 use cluster::Replicas;
 use hyper::header::{
     CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderValue,
-    IF_MATCH, IF_NONE_MATCH,
 };
-use hyper::{HeaderMap, Response, StatusCode};
-use node::{Change, Expires, Written};
+use hyper::{Response, StatusCode};
+use node::{Change, ConditionalChange, Expires, Written};
 use parameters::EntityParameters;
 use tokens::RequestedKeys;
 
@@ -85,7 +85,7 @@ async fn put(mut exchange: HttpExchange<'_>, parameters: EntityParameters) -> An
     if exchange.head.headers.contains_key(CONTENT_RANGE) {
         return Err(Problem::partial_put());
     }
-    check_unconditional(&exchange.head.headers)?;
+    let condition = conditional::condition(&exchange, &parameters)?;
     exchange.check_body_limit()?;
     let listener = exchange.listener;
     // A body that is being received counts by its bytes and holds no permit, because
@@ -111,24 +111,40 @@ async fn put(mut exchange: HttpExchange<'_>, parameters: EntityParameters) -> An
     }
     let deadline = listener.deadline_after(now);
     let _permit = exchange.admit(deadline).await?;
+    let expires = parameters
+        .ttl_seconds
+        .map_or(Expires::Never, Expires::AfterSeconds);
+    let terms = exchange.terms(parameters.replicas, deadline);
+    if parameters.is_touch {
+        let touched = conditional::touch(
+            &mut exchange,
+            &parameters,
+            condition,
+            &upload,
+            expires,
+            terms,
+        );
+        return touched.await;
+    }
     let hash = value_hash(&upload.bytes);
     let change = Change::Put {
         value: upload.bytes,
-        expires: parameters
-            .ttl_seconds
-            .map_or(Expires::Never, Expires::AfterSeconds),
+        expires,
     };
-    let written = listener
-        .worker
-        .coordinator()
-        .write(
-            &parameters.key,
-            change,
-            upload.reservation,
-            exchange.terms(parameters.replicas, deadline),
-        )
-        .await
-        .map_err(|failure| Problem::of_failure(failure, parameters.replicas))?;
+    let reservation = upload.reservation;
+    let written = match condition {
+        None => {
+            let coordinator = listener.worker.coordinator();
+            let written = coordinator.write(&parameters.key, change, reservation, terms);
+            let written = written.await;
+            written.map_err(|failure| Problem::of_failure(failure, parameters.replicas))?
+        }
+        Some(condition) => {
+            let change = ConditionalChange::Write(change);
+            let key = &parameters.key;
+            conditional::write(&exchange, key, change, condition, reservation, terms).await?
+        }
+    };
     if let Some(timeline) = exchange.timeline {
         timeline.wrote(written.timestamp);
     }
@@ -136,7 +152,7 @@ async fn put(mut exchange: HttpExchange<'_>, parameters: EntityParameters) -> An
     Ok(written_response(
         &mut exchange,
         StatusCode::CREATED,
-        &tag,
+        Some(&tag),
         &written,
         parameters.replicas,
     ))
@@ -144,27 +160,28 @@ async fn put(mut exchange: HttpExchange<'_>, parameters: EntityParameters) -> An
 
 /// `DELETE`.
 async fn delete(mut exchange: HttpExchange<'_>, parameters: EntityParameters) -> Answer {
-    check_unconditional(&exchange.head.headers)?;
+    let condition = conditional::condition(&exchange, &parameters)?;
     exchange.check_body_limit()?;
     let deadline = exchange.deadline();
     let _permit = exchange.admit(deadline).await?;
-    let written = exchange
-        .listener
-        .worker
-        .coordinator()
-        .write(
-            &parameters.key,
-            Change::Delete,
-            None,
-            exchange.terms(parameters.replicas, deadline),
-        )
-        .await
-        .map_err(|failure| Problem::of_failure(failure, parameters.replicas))?;
+    let terms = exchange.terms(parameters.replicas, deadline);
+    let written = match condition {
+        None => {
+            let coordinator = exchange.listener.worker.coordinator();
+            let written = coordinator.write(&parameters.key, Change::Delete, None, terms);
+            let written = written.await;
+            written.map_err(|failure| Problem::of_failure(failure, parameters.replicas))?
+        }
+        Some(condition) => {
+            let change = ConditionalChange::Write(Change::Delete);
+            conditional::write(&exchange, &parameters.key, change, condition, None, terms).await?
+        }
+    };
     let tag = EntityTag::of(written.timestamp, &[]);
     Ok(written_response(
         &mut exchange,
         StatusCode::ACCEPTED,
-        &tag,
+        Some(&tag),
         &written,
         parameters.replicas,
     ))
@@ -198,21 +215,16 @@ fn value_response(
 fn written_response(
     exchange: &mut HttpExchange<'_>,
     status: StatusCode,
-    tag: &EntityTag,
+    tag: Option<&EntityTag>,
     written: &Written,
     replicas: Replicas,
 ) -> Response<ResponseBody> {
     let mut response = exchange.response(status, ResponseBody::empty());
     let headers = response.headers_mut();
-    headers.insert(ETAG, tag.header());
+    if let Some(tag) = tag {
+        headers.insert(ETAG, tag.header());
+    }
     set_version(headers, written.timestamp);
     set_acks(headers, written.acks, replicas);
     response
-}
-
-fn check_unconditional(headers: &HeaderMap) -> Result<(), Problem> {
-    if headers.contains_key(IF_MATCH) || headers.contains_key(IF_NONE_MATCH) {
-        return Err(Problem::conditional_write());
-    }
-    Ok(())
 }

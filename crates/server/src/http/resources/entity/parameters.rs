@@ -2,7 +2,7 @@
 
 use crate::http::query::keys::{key_missing, key_of};
 use crate::http::query::replicas::{ReplicaParameters, ReplicaRules};
-use crate::http::query::{ParameterError, QueryBytes, number_of, pairs, set, unknown};
+use crate::http::query::{ParameterError, QueryBytes, number_of, pairs, set, switch_of, unknown};
 use cluster::Replicas;
 
 /// The longest time to live, in seconds: the range of a timestamp.
@@ -17,18 +17,20 @@ pub(crate) struct EntityParameters {
     pub(crate) replicas: Replicas,
     /// After how many seconds the version expires; `PUT` only.
     pub(crate) ttl_seconds: Option<u64>,
+    /// Whether the value stays and only its expiry changes; `PUT` only.
+    pub(crate) is_touch: bool,
 }
 
-/// Reads the query. `ttl` is allowed only if `with_ttl`.
+/// Reads the query. `ttl` and `touch` are allowed only if `is_put`.
 ///
 /// # Errors
 /// The first parameter that is not valid.
 pub(crate) fn read(
     query: Option<&str>,
-    with_ttl: bool,
+    is_put: bool,
     rules: ReplicaRules,
 ) -> Result<EntityParameters, ParameterError> {
-    let (mut key, mut ttl_seconds) = (None, None);
+    let (mut key, mut ttl_seconds, mut touch) = (None, None, None);
     let mut replicas = ReplicaParameters::default();
     for parameter in pairs(query) {
         let (name, value) = parameter?;
@@ -37,10 +39,11 @@ pub(crate) fn read(
         }
         match name.as_slice() {
             b"id" => set(&mut key, "id", key_of("id", value)?)?,
-            b"ttl" if with_ttl => set(&mut ttl_seconds, "ttl", ttl_of(&value)?)?,
-            b"ttl" => {
+            b"ttl" if is_put => set(&mut ttl_seconds, "ttl", ttl_of(&value)?)?,
+            b"touch" if is_put => set(&mut touch, "touch", switch_of("touch", &value)?)?,
+            b"ttl" | b"touch" => {
                 return Err(ParameterError::new(
-                    "ttl",
+                    String::from_utf8_lossy(&name),
                     "is not a parameter of this method, but of PUT: leave it out",
                 ));
             }
@@ -52,6 +55,7 @@ pub(crate) fn read(
         key,
         replicas: replicas.replicas(rules)?,
         ttl_seconds,
+        is_touch: touch.unwrap_or(false),
     })
 }
 
@@ -154,13 +158,21 @@ mod tests {
             ("id=a&ttl=0", "ttl"),
             ("id=a&ttl=281474976711", "ttl"),
             ("id=a&ttl=1s", "ttl"),
+            ("id=a&touch=", "touch"),
+            ("id=a&touch=1", "touch"),
+            ("id=a&touch=true&touch=true", "touch"),
         ] {
             let error = read(Some(query), true, ALONE).unwrap_err();
             assert_eq!(error.parameter, name, "{query}: {}", error.detail);
         }
         assert_eq!(read(None, true, ALONE).unwrap_err().parameter, "id");
-        let error = read(Some("id=a&ttl=5"), false, ALONE).unwrap_err();
-        assert_eq!(error.parameter, "ttl");
+        for (query, name) in [("id=a&ttl=5", "ttl"), ("id=a&touch=true", "touch")] {
+            let error = read(Some(query), false, ALONE).unwrap_err();
+            assert_eq!(error.parameter, name);
+        }
+        for (query, is_touch) in [("id=a&touch=true", true), ("id=a&touch=false", false)] {
+            assert_eq!(read(Some(query), true, ALONE).unwrap().is_touch, is_touch);
+        }
         for (query, detail) in [
             ("id=a&ttl=5m", "`ttl` is not a whole number of seconds"),
             ("id=a&replicas=2/1", "`ack` is out of range: give 1"),

@@ -16,8 +16,9 @@ pub(in crate::http::resources) async fn answer(exchange: HttpExchange<'_>) -> An
     let layout = listener.worker.layout();
     let members = layout.members();
     let nodes = listener.worker.examine().await;
+    let changes = listener.worker.node().member_changes().status();
     let render = || {
-        let mut cluster = status::cluster(members, &nodes);
+        let mut cluster = status::cluster(members, &nodes, &changes);
         if !may_see_numbers {
             for node in &mut cluster.nodes {
                 node.report = None;

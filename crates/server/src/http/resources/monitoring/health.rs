@@ -44,6 +44,8 @@ pub(in crate::http::resources) struct Ready {
 #[derive(Clone, Debug)]
 struct NodeHealth {
     is_stopping: bool,
+    /// Why it waits to join a cluster.
+    waits_to_join: Option<String>,
     /// Why the store is read-only.
     poisoned: Option<String>,
     /// Why the store cannot write files.
@@ -148,6 +150,7 @@ impl NodeHealth {
         }
         Self {
             is_stopping: listener.is_stopping(),
+            waits_to_join: listener.worker.node().waits_to_join(),
             poisoned: snapshot.store.poisoned,
             failing: snapshot.store.failing,
             replica_state: snapshot.replica_state,
@@ -167,6 +170,7 @@ impl NodeHealth {
         if self.is_stopping {
             reasons.push("the node is stopping".to_owned());
         }
+        reasons.extend(self.waits_to_join.clone());
         if let Some(why) = &self.poisoned {
             reasons.push(format!(
                 "the store is read-only until the node is restarted: {why}"
@@ -242,6 +246,7 @@ mod tests {
     fn healthy() -> NodeHealth {
         NodeHealth {
             is_stopping: false,
+            waits_to_join: None,
             poisoned: None,
             failing: None,
             replica_state: ReplicaState::Voter,

@@ -3,8 +3,8 @@
 mod causes;
 mod describe;
 mod floor;
-mod lead;
 mod pairs;
+mod priority;
 mod recording;
 
 use crate::context::ExperimentContext;
@@ -158,7 +158,7 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
             explained,
         });
     }
-    let priority = if lead::is_allowed() {
+    let priority = if priority::is_allowed() {
         "The system let the generator run before the nodes."
     } else {
         "The system did not let the generator run before the nodes: what it sent late is part of \
@@ -246,8 +246,9 @@ fn explain(
         let fetches: Vec<_> = nodes
             .map(|node| scope.spawn(move || recording::fetch(node, seconds)))
             .collect();
-        let ran =
-            lead::before_others(|| load::run_with_slowest(plan, slowest_max, stop, &mut |_| {}));
+        let ran = priority::before_others(|| {
+            load::run_with_slowest(plan, slowest_max, stop, &mut |_| {})
+        });
         let recordings: Measured<Vec<Recording>> = fetches
             .into_iter()
             .map(|fetch| match fetch.join() {

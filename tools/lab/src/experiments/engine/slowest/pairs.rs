@@ -1,7 +1,7 @@
 //! A load beside nginx: runs in turn, because the speed of a machine changes from minute to
 //! minute.
 
-use super::lead;
+use super::priority;
 use crate::context::ExperimentContext;
 use crate::measure::Measured;
 use crate::{Error, statistics};
@@ -49,7 +49,7 @@ pub(super) fn measure(
             Ok(run) => run,
             Err(problem) => return Ok(Err(problem)),
         };
-        let own = lead::before_others(|| load::run(plan, stop, &mut |_| {}));
+        let own = priority::before_others(|| load::run(plan, stop, &mut |_| {}));
         context.fail_if_stopped()?;
         match own {
             Ok(own) => pairs.push(Pair { nginx, own }),
@@ -87,7 +87,7 @@ fn nginx_run(context: &ExperimentContext<'_>, plan: &Plan) -> Result<Measured<Ru
         replicas: None,
         ..plan.clone()
     };
-    let run = lead::before_others(|| load::run(&plan, stop, &mut |_| {}));
+    let run = priority::before_others(|| load::run(&plan, stop, &mut |_| {}));
     context.fail_if_stopped()?;
     Ok(run.map_err(|error| error.to_string()))
 }

@@ -1,10 +1,8 @@
 //! What a node says of each wait and each write: a recording of spans, read from its text.
 
-use crate::Error;
 use crate::nodes::LabNode;
 use crate::{http, measure::Measured};
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -83,16 +81,8 @@ pub(super) struct Recording {
 pub(super) fn fetch(node: &LabNode, seconds: u64) -> Measured<Recording> {
     let url = format!("{}/debug/profile?kind=spans&seconds={seconds}", node.url());
     let timeout = Duration::from_secs(seconds) + WRITING_TIME_MAX;
-    let read = || -> Result<String, Error> {
-        let mut text = String::new();
-        let stream = http::stream(&url, timeout)?;
-        let mut stream = stream.take(RECORDING_BYTES_MAX);
-        stream
-            .read_to_string(&mut text)
-            .map_err(|error| Error::http(&url, &error))?;
-        Ok(text)
-    };
-    let text = read().map_err(|error| error.to_string())?;
+    let text = http::get_long_page(&url, timeout, RECORDING_BYTES_MAX);
+    let text = text.map_err(|error| error.to_string())?;
     Recording::parse(&text).ok_or_else(|| format!("{url}: the recording is malformed"))
 }
 

@@ -68,8 +68,8 @@ impl Story {
             }
             Self::FullRepair => {
                 let status = cluster.nodes[0].status()?;
-                let clean = &status["repair"]["full"]["clean"];
-                Ok(clean.as_u64().unwrap_or(0) > 0)
+                let succeeded = &status["repair"]["full"]["succeeded"];
+                Ok(succeeded.as_u64().unwrap_or(0) > 0)
             }
         }
     }

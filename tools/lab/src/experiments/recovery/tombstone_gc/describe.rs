@@ -51,7 +51,7 @@ pub(super) fn describe(page: &mut Page, results: &TombstoneGcResults) {
     page.keep_table("measured", table(results));
     let in_churn = results.looks.iter().filter(|look| look.at_seconds <= end);
     let nodes = in_churn.flat_map(|look| look.nodes.iter().flatten());
-    let repairs = nodes.map(|look| look.clean_repairs).max();
+    let repairs = nodes.map(|look| look.full_repairs).max();
     let ages = (0..results.before.len()).map(|node| age_most(results, node));
     let pairs = results.before.iter().zip(&results.after);
     let growths = pairs.map(|(before, after)| growth(before.bytes, after.bytes));
@@ -176,7 +176,7 @@ mod tests {
                     bytes: second << 20,
                     tombstones: 100 * second,
                     gc_threshold_age: (second > 3).then_some(10 + second),
-                    clean_repairs: 3 + second,
+                    full_repairs: 3 + second,
                 }),
                 None,
             ],

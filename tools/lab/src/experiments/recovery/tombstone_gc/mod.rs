@@ -57,7 +57,7 @@ struct NodeLook {
     /// The age of its GC threshold, in seconds; none before the first.
     gc_threshold_age: Option<u64>,
     /// Full repairs that found it equal with all others.
-    clean_repairs: u64,
+    full_repairs: u64,
 }
 
 /// All nodes at one moment; none for one that did not answer.
@@ -207,7 +207,7 @@ fn look(cluster: &LabCluster, at_seconds: f64) -> Look {
             bytes: node.store_bytes().ok()?,
             tombstones: status["store"]["tombstones"].as_u64()?,
             gc_threshold_age: status["tombstone_gc"]["age_seconds"].as_u64(),
-            clean_repairs: status["repair"]["full"]["clean"].as_u64()?,
+            full_repairs: status["repair"]["full"]["succeeded"].as_u64()?,
         })
     };
     Look {

@@ -129,7 +129,7 @@ fn late_read_repairs(when: Late) -> (u32, u32) {
     };
     for requests in 4..40 {
         run(scenario.clone(), async |world| {
-            let preference_list = world.placement.preference_list(&key_bytes(FIRST), 3);
+            let preference_list = world.preference_list(&key_bytes(FIRST), 3);
             let [own, coordinator, lacking] = [0, 1, 2].map(|place| preference_list[place].index());
             let timestamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 5_000);
             let tombstone = Entry::tombstone(&key_bytes(FIRST), timestamp, 1);

@@ -49,7 +49,7 @@ fn three() -> Scenario {
 
 /// The nodes in the order of the key's preference list.
 fn places(world: &World) -> Vec<HostNumber> {
-    let preference_list = world.placement.preference_list(&key_bytes(KEY), 3);
+    let preference_list = world.preference_list(&key_bytes(KEY), 3);
     preference_list.iter().map(|node| node.index()).collect()
 }
 

@@ -39,7 +39,7 @@ fn a_repair_write_of_the_attempt_before_is_refused() {
     };
     for requests in 5..45 {
         run(scenario.clone(), async |world| {
-            let preference_list = world.placement.preference_list(&key_bytes(LAST), 3);
+            let preference_list = world.preference_list(&key_bytes(LAST), 3);
             let [own, coordinator, lacking] = [0, 1, 2].map(|place| preference_list[place].index());
             let timestamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 5_000);
             let tombstone = Entry::tombstone(&key_bytes(LAST), timestamp, 1);

@@ -23,6 +23,7 @@ fn put(key: &'static [u8], value: &'static [u8], expires: Expires) -> Operation 
             value: Bytes::from_static(value),
             expires,
         },
+        condition: None,
     }
 }
 
@@ -31,7 +32,13 @@ fn a_line_is_an_operation() {
     let of = |action, key: &'static [u8]| Operation {
         key: Bytes::from_static(key),
         action,
+        condition: None,
     };
+    let with = |condition, operation| Operation {
+        condition: Some(Box::new(condition)),
+        ..operation
+    };
+    let nine = Condition::version(Timestamp::from_u64(9));
     for (line, operation) in [
         (
             r#"{"op":"put","key":"k","value":"v"}"#,
@@ -71,6 +78,39 @@ fn a_line_is_an_operation() {
             of(Action::Get, b"\0"),
         ),
         (r#"{"op":"delete","key":"k"}"#, of(Action::Delete, b"k")),
+        (
+            r#"{"op":"put","key":"k","value":"v","if_absent":true,"if_version":null}"#,
+            with(Condition::absent(), put(b"k", b"v", Expires::Never)),
+        ),
+        (
+            r#"{"op":"put","key":"k","value":"v","if_absent":false,"touch":false}"#,
+            put(b"k", b"v", Expires::Never),
+        ),
+        (
+            r#"{"op":"delete","key":"k","if_version":"9"}"#,
+            with(nine.clone(), of(Action::Delete, b"k")),
+        ),
+        (
+            r#"{"op":"put","key":"k","touch":true,"ttl":60,"if_version":"9"}"#,
+            with(
+                nine,
+                of(
+                    Action::Touch {
+                        expires: Expires::AfterSeconds(60),
+                    },
+                    b"k",
+                ),
+            ),
+        ),
+        (
+            r#"{"op":"put","key":"k","touch":true}"#,
+            of(
+                Action::Touch {
+                    expires: Expires::Never,
+                },
+                b"k",
+            ),
+        ),
     ] {
         assert_eq!(read(line), Ok(operation), "{line}");
     }
@@ -101,7 +141,10 @@ fn a_line_that_is_not_exactly_right_is_malformed() {
         (r#"{"op":"get","key_base64":"YQ"}"#, "not base64"),
         (r#"{"op":"get","key_base64":"!"}"#, "not base64"),
         (r#"{"op":"get","key":"\ud800"}"#, "not a line of JSON"),
-        (r#"{"op":"get","key":"k","id":"k"}"#, "`id` is no field"),
+        (
+            r#"{"op":"get","key":"k","id":"k"}"#,
+            "there is no field `id`",
+        ),
         (r#""get""#, "it is a string"),
         ("7", "an object"),
         (r#"{"op":"GET","key":"k"}"#, "`op` is not"),
@@ -138,6 +181,37 @@ fn a_line_that_is_not_exactly_right_is_malformed() {
             r#"{"op":"put","key":"k","value":"v","ttl":1,"expires":"2026-11-22T16:00:00Z"}"#,
             "give one",
         ),
+        (
+            r#"{"op":"put","key":"k","value":"v","if_absent":true,"if_version":"9"}"#,
+            "give one",
+        ),
+        (
+            r#"{"op":"put","key":"k","value":"v","if_absent":"true"}"#,
+            "`if_absent` has to be true or false",
+        ),
+        (
+            r#"{"op":"put","key":"k","value":"v","if_version":9}"#,
+            "`if_version` has to be a string",
+        ),
+        (
+            r#"{"op":"put","key":"k","value":"v","if_version":"+9"}"#,
+            "`if_version` is not a version",
+        ),
+        (
+            r#"{"op":"put","key":"k","value":"v","if_version":""}"#,
+            "`if_version` is not a version",
+        ),
+        (
+            r#"{"op":"put","key":"k","value":"v","touch":true}"#,
+            "keeps the value",
+        ),
+        (r#"{"op":"put","key":"k","touch":false}"#, "no value"),
+        (
+            r#"{"op":"delete","key":"k","touch":true}"#,
+            "a delete has no",
+        ),
+        (r#"{"op":"get","key":"k","if_version":"9"}"#, "no condition"),
+        (r#"{"op":"get","key":"k","if_absent":true}"#, "no condition"),
     ] {
         match read(line) {
             Err(LineError::Malformed(detail)) => assert!(detail.contains(part), "{line}: {detail}"),

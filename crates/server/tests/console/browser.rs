@@ -23,7 +23,7 @@ const PROGRAMS: [&str; 4] = [
 
 /// How long a test waits for something on a page. It is long, because only a test that
 /// fails waits for all of it.
-const WAIT_MAX: Duration = Duration::from_secs(120);
+const WAIT_MAX: Duration = Duration::from_secs(300);
 
 /// How long a test sleeps between two looks at a page.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);

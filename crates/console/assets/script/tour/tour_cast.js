@@ -3,6 +3,9 @@
 /** How long a step waits for something that takes time. */
 const TOUR_WAIT_MS = 60000;
 
+/** How long it waits for a node to join or to leave: copying is slower while clients are busy. */
+const TOUR_CHANGE_WAIT_MS = 4 * TOUR_WAIT_MS;
+
 /** How often it looks whether that has happened. */
 const TOUR_LOOK_MS = 250;
 
@@ -212,7 +215,7 @@ function castOf(names, stage, say) {
         known = members.phase;
         for (const name of names) stage.flow(name, FOURTH, known === "copying" ? 10 : 0);
         return known === "stable" && members.members.some(({ name }) => name === FOURTH);
-      });
+      }, TOUR_CHANGE_WAIT_MS);
       names.push(FOURTH);
       states.set(FOURTH, "up");
       stage.be(FOURTH, "up");
@@ -238,7 +241,7 @@ function castOf(names, stage, say) {
         // While it still joins, or leaves already, this is refused.
         await actOn(4, "remove").catch(() => null);
         return false;
-      });
+      }, TOUR_CHANGE_WAIT_MS);
       isFourthHere = false;
       names.splice(0, names.length, ...others(FOURTH));
       stage.be(FOURTH, "absent");
@@ -285,10 +288,10 @@ function castOf(names, stage, say) {
     return new Map(replicas.map((replica) => [replica.name, replica]));
   }
 
-  /** Waits until something holds; `what` says what it is. */
-  async function until(what, holds) {
+  /** Waits until something holds, so many milliseconds at most; `what` says what it is. */
+  async function until(what, holds, wait = TOUR_WAIT_MS) {
     say(`Waiting until ${what} …`, "idle");
-    const end = Date.now() + TOUR_WAIT_MS;
+    const end = Date.now() + wait;
     while (Date.now() < end) {
       if (await holds().catch(() => false)) return;
       await rest(TOUR_LOOK_MS);

@@ -1,0 +1,33 @@
+"""A client of Kvorum, a replicated key-value store.
+
+    with Client("http://a:8080", "http://b:8080") as client:
+        client.put("key", "value", ttl=60)
+        entity = client.get("key")
+
+`AsyncClient` has the same methods for asyncio.
+"""
+
+from ._aio import AsyncClient
+from ._errors import Attempt, ConflictError, KvorumError, RefusedError, UnavailableError, UnknownOutcomeError
+from ._model import Delete, Entity, Get, Operation, Put, Replica, Result, Touch, Written
+from ._sync import Client
+
+__all__ = [
+    "AsyncClient",
+    "Attempt",
+    "Client",
+    "ConflictError",
+    "Delete",
+    "Entity",
+    "Get",
+    "KvorumError",
+    "Operation",
+    "Put",
+    "RefusedError",
+    "Replica",
+    "Result",
+    "Touch",
+    "UnavailableError",
+    "UnknownOutcomeError",
+    "Written",
+]

@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""A cluster of three nodes for a test of a client, in any language.
+
+    KVORUM=target/release/kvorum clients/testing/nodes.py [--trust]
+
+It starts `kvorum dev` on free ports, in a temporary folder, and prints one line of JSON once all
+nodes are ready: `urls`; with `--trust`, when the nodes speak TLS and want tokens, also `ca_file` and
+`token_file`. Then it takes lines from its input: `kill 3`, `stop 3`, `start 3`, `freeze 3`,
+`thaw 3` and `add`, as `kvorum dev` does, and `ready 3`, which waits until the node can take requests.
+It answers each with a line of JSON: {} or {"error": "…"}; `add` with the `url` of the new node. The
+nodes end with its input.
+"""
+
+import json
+import os
+import pathlib
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+NODES = 3
+PORTS = 6  # Those of nodes that are added follow, and the console has one.
+READY_SECONDS_MAX = 60
+STOP_SECONDS_MAX = 30
+
+
+def free_port():
+    """A port that is free together with those that follow it."""
+    for _ in range(100):
+        taken = []
+        try:
+            taken.append(socket.create_server(("127.0.0.1", 0)))
+            port = taken[0].getsockname()[1]
+            taken += [socket.create_server(("127.0.0.1", port + place)) for place in range(1, PORTS)]
+            return port
+        except (OSError, OverflowError):
+            continue
+        finally:
+            for each in taken:
+                each.close()
+    sys.exit(f"nodes: found no {PORTS} free ports in a row")
+
+
+class Cluster:
+    def __init__(self, program, folder, is_trusting):
+        self.program, self.folder = program, folder
+        self.data = folder / "data"
+        self.port = free_port()
+        self.scheme = "https" if is_trusting else "http"
+        self.urls = [self.url_of(number) for number in range(1, NODES + 1)]
+        self.ca_file = self.data / "tls" / "authority.pem" if is_trusting else None
+        command = [program, "dev", "--nodes", str(NODES), "--port", str(self.port), "--data", self.data]
+        command += ["--tls", "--tokens"] if is_trusting else []
+        self.log = open(folder / "nodes.log", "wb")
+        self.process = subprocess.Popen(
+            [*command, "--log", "warn"], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log
+        )
+
+    def url_of(self, number):
+        return f"{self.scheme}://127.0.0.1:{self.port + number - 1}"
+
+    def wait_until_ready(self, url):
+        deadline = time.monotonic() + READY_SECONDS_MAX
+        while time.monotonic() < deadline and self.process.poll() is None:
+            try:
+                # The authority is made at the start.
+                trusted = ssl.create_default_context(cafile=self.ca_file) if self.ca_file else None
+                with urllib.request.urlopen(f"{url}/health/ready", timeout=5, context=trusted):
+                    return
+            except OSError:
+                time.sleep(0.05)
+        raise RuntimeError(f"{url} is not ready:\n{(self.folder / 'nodes.log').read_text()}")
+
+    def started(self):
+        """What a test has to know, once all nodes are ready."""
+        for url in self.urls:
+            self.wait_until_ready(url)
+        told = {"urls": self.urls}
+        if self.ca_file:
+            told.update(ca_file=str(self.ca_file), token_file=str(self.data / "admin-token"))
+        return told
+
+    def obey(self, words):
+        if words[0] == "ready":
+            self.wait_until_ready(self.url_of(int(words[1])))
+            return {}
+        command = [self.program, "dev", *words, "--data", self.data]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise RuntimeError(done.stderr.strip())
+        if words[0] != "add":
+            return {}
+        self.urls.append(self.url_of(len(self.urls) + 1))
+        self.wait_until_ready(self.urls[-1])
+        return {"url": self.urls[-1]}
+
+    def stop(self):
+        self.process.terminate()
+        try:
+            self.process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+        self.log.close()
+
+
+def main():
+    program = os.environ.get("KVORUM", "kvorum")
+    with tempfile.TemporaryDirectory(prefix="kvorum-clients-") as folder:
+        cluster = Cluster(program, pathlib.Path(folder), "--trust" in sys.argv[1:])
+        try:
+            print(json.dumps(cluster.started()), flush=True)
+            for line in sys.stdin:
+                try:
+                    answer = cluster.obey(line.split())
+                except (RuntimeError, OSError, ValueError, IndexError) as error:
+                    answer = {"error": str(error)}
+                print(json.dumps(answer), flush=True)
+        finally:
+            cluster.stop()
+
+
+if __name__ == "__main__":
+    main()

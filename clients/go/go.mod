@@ -1,0 +1,3 @@
+module kvorum.dev/kvorum
+
+go 1.23

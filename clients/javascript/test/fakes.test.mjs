@@ -69,6 +69,7 @@ test("a write stops at an unknown outcome", async () => {
     problem(500, "scan-failed"),
     answer(503, "<html>", { "content-type": "text/html" }),
     answer(200, "<html>", { "content-type": "text/html" }),
+    answer(503, '{"type":"about:blank"}', { "content-type": "application/problem+json" }),
     "HTTP/1.1 201 X\r\ncontent-length: 0\r\n\r\n",
     "HTTP/1.1 201 X\r\nkvorum-version: 7\r\ncontent-length: 9\r\n\r\ncut",
     "SSH-2.0-x\r\n\r\n",
@@ -121,6 +122,12 @@ test("a failed node is asked last", async () => {
   const reader = client([broken, other]);
   for (let count = 0; count < 3; count++) await reader.get("k");
   assert.deepEqual([broken.requests.length, other.requests.length], [1, 3]);
+  // Also if none has answered since.
+  const [lost, next] = [await fake([undefined, OK]), await fake([OK])];
+  const writer = client([lost, next]);
+  await assert.rejects(writer.put("k", "v"), UnknownOutcomeError);
+  await writer.put("k", "v");
+  assert.deepEqual([lost.requests.length, next.requests.length], [1, 1]);
 });
 
 test("connections are kept", async () => {

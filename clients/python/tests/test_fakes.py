@@ -74,6 +74,7 @@ class FakesTest:
             problem(500, "scan-failed"),
             answer(503, b"<html>", content_type="text/html"),
             answer(200, b"<html>", content_type="text/html"),
+            answer(503, b'{"type":"about:blank"}', content_type="application/problem+json"),
             b"HTTP/1.1 201 X\r\ncontent-length: 0\r\n\r\n",
             b"HTTP/1.1 201 X\r\nkvorum-version: 7\r\ncontent-length: 9\r\n\r\ncut",
             b"SSH-2.0-x\r\n\r\n",
@@ -123,6 +124,12 @@ class FakesTest:
         for _ in range(3):
             client.get("k")
         self.assertEqual((len(broken.requests), len(other.requests)), (1, 3))
+        # Also if none has answered since.
+        broken, other = self.fake(None, OK), self.fake(OK)
+        client = self.client(broken, other)
+        self.assertRaises(kvorum.UnknownOutcomeError, client.put, "k", "v")
+        client.put("k", "v")
+        self.assertEqual((len(broken.requests), len(other.requests)), (1, 1))
 
     def test_connections_are_kept(self: Any) -> None:
         node = self.fake(*[OK] * 5)

@@ -5,7 +5,8 @@
 //! `move NAME URL`, for a `pair A/F`, or to `abort`; what is planned is decided at once. `answer
 //! NAME..` says who answers from now on. `report NAME..` means that these have reported the present
 //! list, and `NAME equals NAME..` that a full repair session of this change has found a member equal
-//! with others; `NAME lost` takes that back. `wait?` asks what the change waits for, and `next`
+//! with others; with `by EPOCH` one of the change that began with that epoch. `NAME lost` takes that
+//! back. `wait?` asks what the change waits for, and `next`
 //! decides what follows when it waits for nothing. `ids` and `gaining` tell.
 //!
 //! A list is told as `EPOCH PHASE: NAME..`: with `+` who joins, with `-` who leaves, with `!` who is
@@ -15,7 +16,7 @@ use cluster::layout::{
     Change, ChangeProgress, ClusterId, JoinedStore, Joiner, ListedMember, Lists, MemberList,
     MemberReport, Reports,
 };
-use cluster::{Member, NodeId, NodeSet, Replicas};
+use cluster::{Epoch, Member, NodeId, NodeSet, Replicas};
 use std::fmt::Write;
 
 struct Cluster {
@@ -86,6 +87,14 @@ fn step(cluster: &mut Option<Cluster>, event: &str) -> String {
             for name in names {
                 cluster.report(name, |_| {});
             }
+            "noted".to_owned()
+        }
+        [name, "equals", ref others @ .., "by", epoch] => {
+            let others = others.iter().map(|name| cluster.id(name)).collect();
+            cluster.report(name, |report| {
+                report.change = Epoch::new(epoch.parse().unwrap());
+                report.equal_with = others;
+            });
             "noted".to_owned()
         }
         [name, "equals", ref others @ ..] => {

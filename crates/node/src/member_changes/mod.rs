@@ -403,3 +403,26 @@ fn refusal_of(joiners: &[String], asked: &[AskedMember]) -> Option<ChangeRefusal
 fn down_of(list: &MemberList, up: NodeSet) -> Vec<cluster::NodeId> {
     list.live().without(up).iter().collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::alone;
+
+    /// Requests of the slowest runtime still go by the list before.
+    #[test]
+    fn a_list_counts_as_adopted_once_all_runtimes_have_adopted_it() {
+        let node = alone();
+        let changes = MemberChanges::new(
+            node.layouts.clone(),
+            node.membership.clone(),
+            Arc::clone(&node.clock),
+            Duration::ZERO,
+            2,
+        );
+        for (runtime, epoch, of_all) in [(1, 1, 0), (0, 2, 1), (1, 2, 2)] {
+            changes.adopted(runtime, Epoch::new(epoch));
+            assert_eq!(changes.adopted_by_all(), Epoch::new(of_all));
+        }
+    }
+}

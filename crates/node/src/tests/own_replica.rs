@@ -1,6 +1,6 @@
 //! This node's own store as a replica, and the hints that are delivered to it.
 
-use super::open_node;
+use super::{alone, open_node};
 use crate::config::NodeConfig;
 use crate::coordinator::{Change, Failure, Terms};
 use crate::node::Node;
@@ -8,9 +8,9 @@ use crate::worker::Worker;
 use base::Entry;
 use base::{Expiry, ManualClock, NewerVersion, Timestamp};
 use bytes::Bytes;
-use cluster::Miss;
 use cluster::layout::Epoch;
-use cluster::{Member, Members, NodeUrl, Replicas};
+use cluster::pages::PageRequest;
+use cluster::{Member, Members, Miss, NodeSet, NodeUrl, Replicas};
 use lsm::{Admission, Disk, Durability};
 use lsm_testing::{BlockingWrite, Call, Fault, FaultyDisk, MemoryDisk, StepExecutor};
 use peer::{PeerAnswer, Prepare, PromiseRequest};
@@ -391,4 +391,29 @@ async fn no_hint_below_the_gc_threshold_is_delivered() {
     let stored = tasks.run_until(hints.store(older)).await;
     assert_eq!(stored, Err(Miss::Obsolete { below }));
     assert_eq!(tasks.run_until(hints.store(version(0))).await, Ok(()));
+}
+
+/// The keys of the page would lie on other nodes.
+#[tokio::test]
+async fn a_page_is_made_for_one_list_of_members() {
+    let node = alone();
+    let replica = replica(&node);
+    let tasks = tokio::task::LocalSet::new();
+    tasks.spawn_local(Rc::clone(&replica.pending).deliver_forever());
+    let epoch = replica.telling.layouts.peek().epoch();
+    let later = Epoch::new(epoch.as_u64() + 1);
+    for (epoch, why) in [(epoch, None), (later, Some(Miss::OtherEpoch))] {
+        let request = PageRequest {
+            epoch,
+            start: Vec::new(),
+            end: None,
+            from: 1,
+            bytes: 1000,
+            coordinator: node.config.members.own(),
+            senders: NodeSet::default(),
+        };
+        let turns = &replica.telling.turns_of_peers;
+        let page = replica.page(request, turns, 1, Duration::MAX);
+        assert_eq!(tasks.run_until(page).await.err(), why);
+    }
 }

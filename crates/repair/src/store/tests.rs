@@ -2,8 +2,9 @@
 
 use super::*;
 use base::{BootId, Expiry, ManualClock, SeededRandom};
+use cluster::layout::{Change, ClusterId, MemberList};
 use cluster::repair::ShownBelow;
-use cluster::{Epoch, Layout, Member, Members, NodeId, NodeUrl, Replicas};
+use cluster::{Epoch, Layout, Member, Members, NodeId, NodeSet, NodeUrl, Replicas};
 use lsm::Options;
 use lsm_testing::{BlockingWrite, Fault, FaultyDisk, MemoryDisk, StepExecutor, environment};
 use membership::{Layouts, MembershipEnvironment, StoreCount};
@@ -361,6 +362,51 @@ fn a_store_that_is_behind_sets_aside_what_it_has_below_the_threshold() {
     assert_eq!(opened.engine.get(b"key").unwrap(), None);
     // A read that has begun before may have found it.
     assert!(opened.side.shared().was_set_aside_since(before));
+}
+
+/// The layout while the members change.
+fn changing() -> Layout {
+    let nodes = members();
+    let all = nodes.iter().map(|(_, node)| node.clone()).collect();
+    let list = MemberList::founding(ClusterId::new(1), all, Replicas::quorum(2)).unwrap();
+    let leave = Change::Members {
+        join: Vec::new(),
+        leave: vec!["c".to_owned()],
+        are_dead: false,
+    };
+    let list = list.plan(&leave, NodeSet::default()).unwrap();
+    Layout::of(&list, nodes.own()).unwrap()
+}
+
+/// A node that has just joined has nothing that could have been deleted. Any other one that has not
+/// helped to raise a threshold may have, in a change of the members as well.
+#[test]
+fn only_an_empty_store_in_a_change_falls_behind_no_threshold() {
+    let threshold = at(GC_GRACE_MS);
+    for (is_changing, has_something, counts) in [
+        (true, false, true),
+        (true, true, false),
+        (false, false, false),
+    ] {
+        let node = TestNode::new();
+        let opened = node.open();
+        if is_changing {
+            let layouts = &opened.side.environment.layouts;
+            layouts.put_in_force(Arc::new(changing()));
+        }
+        if has_something {
+            let old = at(GC_GRACE_MS + 9);
+            opened.write(old, lsm::Admission::Ordinary).unwrap();
+        }
+        opened.hear(threshold);
+        assert_eq!(opened.side.record().gc_threshold, threshold);
+        assert!(!opened.side.shared().is_behind());
+        let lacks = opened.membership.replica_state().lacks();
+        assert_eq!(
+            lacks, !counts,
+            "changing: {is_changing}, holds: {has_something}"
+        );
+    }
 }
 
 /// A flush may take seconds, and requests wait for other jobs of the owner.

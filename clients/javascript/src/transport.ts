@@ -44,11 +44,17 @@ export class Transport {
 
   /** Sends a request and waits for the head of its answer, at most `leftMs` for a permit. */
   async send(node: Node, request: Request, limit: Limit, leftMs: number): Promise<Exchange> {
-    if (!(await this.acquire(leftMs))) {
+    const begun = performance.now();
+    const isPermitted = await this.acquire(leftMs);
+    // The wait is part of the time.
+    const waited = performance.now() - begun;
+    const ms = limit.isSilence ? limit.ms : limit.ms - waited;
+    if (isPermitted && ms <= 0) this.release();
+    if (!isPermitted || ms <= 0) {
       const text = "as many requests as `connections` allows were running all the time";
       throw new AttemptError({ node: node.url, text, outcome: "not applied" });
     }
-    const exchange = new Exchange(node, limit, () => this.release());
+    const exchange = new Exchange(node, { ...limit, ms }, () => this.release());
     const isOfBody = request.body ? { "Content-Length": request.body.length } : {};
     const sent = (node.isSecure ? https : http).request({
       agent: node.isSecure ? this.secure : this.plain,
@@ -59,7 +65,7 @@ export class Transport {
       headers: { ...request.fields, ...isOfBody },
       maxHeaderSize: HEAD_BYTES_MAX,
     });
-    await exchange.start(sent, request.body, Math.min(this.connectMs, leftMs), node.isSecure);
+    await exchange.start(sent, request.body, Math.min(this.connectMs, ms), node.isSecure);
     return exchange;
   }
 

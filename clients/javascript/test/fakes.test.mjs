@@ -86,7 +86,7 @@ test("a write stops at an unknown outcome", async () => {
 
 test("a silent node is left", async () => {
   const [silent, other] = [await fake(["", ""]), await fake([answer(200, "v")])];
-  const options = { attemptTimeout: 200 };
+  const options = { attemptTimeout: 1_000 };
   assert.equal((await client([silent, other], options).get("k")).value.toString(), "v");
   await assert.rejects(client([silent, other], options).put("k", "v"), UnknownOutcomeError);
 });

@@ -189,6 +189,9 @@ class Caller:
         connection: Optional[Connection] = None
         try:
             connection = node.take() or await self._connect(node, left)
+            if time.monotonic() >= limit.deadline():
+                text = "the time was over before the request was sent"
+                raise AttemptError(node.url, text, Outcome.NOT_APPLIED)
             exchange = Exchange(self._transport, node, connection, request, limit)
             await exchange.start(encoded)
             return exchange

@@ -213,6 +213,14 @@ func traces(t *testing.T, ctx context.Context, client *Client) {
 	const id = "4bf92f3577b34da6a3ce929d0e0e4736"
 	err := second(client.Put(ctx, "k", nil, Ack(4), From(4), Traceparent("00-"+id+"-00f067aa0ba902b7-01")))
 	equal(t, errorOf[*RefusedError](t, err).Problem.Trace, id)
+	// The client asks its function once for each operation.
+	calls := 0
+	client.options.Traceparent = func(context.Context) string {
+		calls++
+		return "00-" + id + "-00f067aa0ba902b7-01"
+	}
+	_, err = client.Count(ctx, Prefix("k"), Ack(4), From(4))
+	equal(t, []any{errorOf[*RefusedError](t, err).Problem.Trace, calls}, []any{id, 1})
 }
 
 // killedNode writes and reads while a node is killed: no operation fails, but that the outcome of writes
@@ -261,6 +269,8 @@ func killedNode(t *testing.T, ctx context.Context, cluster *cluster) {
 	if count < workers*(each-1) {
 		t.Fatalf("%d entities of %d", count, workers*each)
 	}
+	cluster.order("ready 3") // It starts again by itself.
+	cluster.order("stop 3")
 	receipt := errorOf[*UnknownOutcomeError](t, second(cluster.client(2).Put(ctx, "k", nil, Ack(3), From(3))))
 	equal(t, []any{receipt.Status, len(receipt.Replicas), receipt.Version > 0}, []any{504, 3, true})
 }

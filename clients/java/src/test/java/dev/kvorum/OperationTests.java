@@ -198,6 +198,8 @@ final class OperationTests {
         var client = cluster.client(2);
         long count = client.count(new ScanOptions().prefix("killed/"));
         Check.isTrue(count >= workers * (each - 1), "what was written is there: " + count);
+        cluster.order("ready 3"); // It starts again by itself.
+        cluster.order("stop 3");
         var three = new Options().ack(3).from(3);
         var receipt = Check.thrown(UnknownOutcomeException.class, () -> client.put("k", bytes("v"), three));
         Check.equal(List.of(receipt.status(), receipt.replicas().size()), List.of(504, 3));

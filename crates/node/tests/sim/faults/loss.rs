@@ -59,6 +59,7 @@ const REPAIR_REQUESTS: RangeInclusive<u64> = 12..=60;
 
 /// Loses a folder, or damages it before `end`.
 pub(super) async fn lose(world: &World, loss: Loss, dice: &Dice, end: Instant) {
+    // While members change, the folder of a node that has left or waits to join may be lost as well.
     let nodes = world.hosts.len();
     let loser = dice.place(nodes);
     let first = 1 + dice.place(nodes - 1);
@@ -144,9 +145,9 @@ async fn probe(
     }
 }
 
-/// Asks a quorum of all nodes.
+/// Asks a quorum of as many nodes as a request may ask.
 async fn ask(world: &World, node: HostNumber, key: u64, action: Action) {
-    let nodes = world.scenario.nodes as u8;
+    let nodes = world.scenario.greatest_from();
     let request = Request {
         client: world.scenario.clients + 1,
         node,
@@ -188,7 +189,9 @@ async fn lose_in_repair(world: &World, [loser, coordinator]: [HostNumber; 2], di
 /// Waits until a store that was lost counts again, where the nodes rebuild it, and checks what
 /// it has then.
 async fn await_rebuilt(world: &World, loser: HostNumber, lost: Instant) {
-    if world.scenario.rebuilds() && super::counts(world, loser).await {
+    // Where members change, it may no more be one of them, or other keys are on it.
+    let is_known = world.scenario.rebuilds() && world.scenario.changing.is_none();
+    if is_known && super::counts(world, loser).await {
         world.check_rebuilt(loser, lost);
     }
 }

@@ -1,8 +1,9 @@
 //! Operators who change the list of members while clients run: nodes join, leave and are replaced,
-//! one is declared dead, changes are aborted, and orders that are refused are among them.
+//! one is declared dead, some move to other addresses, changes are aborted, and orders that are refused
+//! are among them.
 
 use crate::dice::Dice;
-use crate::host::Crash;
+use crate::host::{Crash, url};
 use crate::network::HostNumber;
 use crate::scenario::Changing;
 use crate::world::World;
@@ -22,6 +23,13 @@ const SILENT: Duration = Duration::from_millis(1_500);
 /// How long a dead member that runs on is cut off.
 const CUT_OFF_MS: std::ops::RangeInclusive<u64> = 500..=5_000;
 
+/// How long a folder is on its way to another address.
+const MOVING_MS: std::ops::RangeInclusive<u64> = 0..=1_000;
+
+/// How often operators try to tell the list of a move, and how long they wait in between.
+const TOLD_MAX: u32 = 8;
+const TOLD_AGAIN: Duration = Duration::from_millis(500);
+
 /// Orders changes until `end`.
 pub(super) async fn change_members(world: &World, changing: Changing, end: Instant) {
     let dice = Dice::new(changing.seed);
@@ -32,7 +40,9 @@ pub(super) async fn change_members(world: &World, changing: Changing, end: Insta
         ))
         .await;
         let at = dice.place(world.hosts.len());
-        if may_kill && dice.percent(15) {
+        if changing.moves && dice.percent(10) {
+            move_member(world, &dice).await;
+        } else if may_kill && dice.percent(15) {
             may_kill = !declare_dead(world, at, &dice).await;
         } else if let Some(order) = order(world, &dice)
             && world.order_change(at, order).await == Some(Ok(()))
@@ -91,20 +101,45 @@ fn member(world: &World, dice: &Dice) -> Option<String> {
     Some(member.member.name().to_owned())
 }
 
+/// The host of any member.
+fn host_of_member(world: &World, dice: &Dice) -> Option<HostNumber> {
+    let name = member(world, dice)?;
+    let names = crate::host::names(world.hosts.len());
+    names.iter().position(|it| *it == name)
+}
+
+/// Moves a member with its folder to another address, and tells the list. While a change is under way,
+/// that refuses it: where it goes on for too long, the member moves back.
+async fn move_member(world: &World, dice: &Dice) {
+    let Some(number) = host_of_member(world, dice) else {
+        return;
+    };
+    let before = world.network.moves(number);
+    world.hosts[number].stop().await;
+    sleep(Duration::from_millis(dice.within(&MOVING_MS))).await;
+    world.move_host(number, before + 1);
+    let order = ChangeOrder::Move {
+        name: crate::host::names(world.hosts.len()).swap_remove(number),
+        url: url(number, before + 1),
+    };
+    for _ in 0..TOLD_MAX {
+        let at = dice.place(world.hosts.len());
+        if world.order_change(at, order.clone()).await == Some(Ok(())) {
+            return;
+        }
+        sleep(TOLD_AGAIN).await;
+    }
+    // Should it have been decided all the same, or be decided yet, that is found at the end.
+    world.move_host(number, before);
+}
+
 /// Declares a member dead: it has ended, or it runs on and is cut off from all others for a while.
 /// Returns whether it may have been.
 async fn declare_dead(world: &World, at: HostNumber, dice: &Dice) -> bool {
-    let Some(name) = member(world, dice) else {
+    let Some(dead) = host_of_member(world, dice).filter(|it| *it != at) else {
         return false;
     };
-    let names = crate::host::names(world.hosts.len());
-    let Some(dead) = names
-        .iter()
-        .position(|it| *it == name)
-        .filter(|it| *it != at)
-    else {
-        return false;
-    };
+    let name = crate::host::names(world.hosts.len()).swap_remove(dead);
     let others = || (0..world.hosts.len()).filter(move |other| *other != dead);
     let runs_on = dice.percent(50);
     if runs_on {

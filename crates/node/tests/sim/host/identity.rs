@@ -48,23 +48,43 @@ fn name(number: HostNumber) -> String {
     format!("node-{number}")
 }
 
-fn url(number: HostNumber) -> NodeUrl {
-    let url = format!("http://127.0.0.{}:{PORT}", number + 1);
+/// The URL of a node that has moved so often.
+pub(crate) fn url(number: HostNumber, moves: u8) -> NodeUrl {
+    let url = format!("http://127.0.{moves}.{}:{PORT}", number + 1);
     url.parse().unwrap()
 }
 
+/// The host that a URL names, and after how many moves it has it.
+pub(crate) fn address_of(url: &NodeUrl) -> Option<(HostNumber, u8)> {
+    let (rest, last) = url.host().rsplit_once('.')?;
+    let (_, moves) = rest.rsplit_once('.')?;
+    let number: HostNumber = last.parse().ok()?;
+    Some((number.checked_sub(1)?, moves.parse().ok()?))
+}
+
+/// The members of a configuration, as a node has them in its own that has moved so often.
+pub(super) fn moved(members: &Members, number: HostNumber, moves: u8) -> Members {
+    let own = Member::named(&name(number), url(number, moves)).unwrap();
+    if members.is_single_node() {
+        return Members::single_node(own);
+    }
+    let others = members.iter().map(|(_, member)| member.clone());
+    let others = others.filter(|member| member.name() != own.name());
+    Members::new(others.chain([own.clone()]).collect(), own.url()).unwrap()
+}
+
 pub(super) fn config(number: HostNumber, scenario: &Scenario) -> NodeConfig {
-    let member = |number| Member::named(&name(number), url(number)).unwrap();
+    let member = |number| Member::named(&name(number), url(number, 0)).unwrap();
     let founders = scenario.nodes - scenario.joiners;
     let members = if number < founders {
-        Members::new((0..founders).map(member).collect(), &url(number)).unwrap()
+        Members::new((0..founders).map(member).collect(), &url(number, 0)).unwrap()
     } else {
         Members::single_node(member(number))
     };
     let pair = Replicas::quorum(members.count().min(3));
     let mut config = NodeConfig::new(members, FOLDER);
     config.default_pair = Some(pair);
-    config.join = (number >= founders).then(|| url(0));
+    config.join = (number >= founders).then(|| url(0, 0));
     config.zone = scenario.zone_of(number).map(str::to_owned);
     config.timeout = scenario.timeout;
     config.disk_reserve_bytes = DISK_RESERVE_BYTES;

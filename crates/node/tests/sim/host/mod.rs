@@ -15,7 +15,8 @@ mod storage;
 mod transport;
 
 pub(crate) use identity::{
-    CLOCK_DRIFT_MAX, FOLDER, KEY_PREFIX, TARGET, TARGET_FOLDER, key_bytes, key_of, names,
+    CLOCK_DRIFT_MAX, FOLDER, KEY_PREFIX, TARGET, TARGET_FOLDER, address_of, key_bytes, key_of,
+    names, url,
 };
 pub(crate) use requests::{BatchClient, ScanTold};
 pub(crate) use storage::Copy;
@@ -247,6 +248,8 @@ impl Host {
             own: self.number,
         });
         let mut config = self.config.clone();
+        let moves = self.network.moves(self.number);
+        config.members = identity::moved(&config.members, self.number, moves);
         config.accept_data_loss = acceptance == Acceptance::Empty;
         config.drop_future_versions = acceptance == Acceptance::DropFuture;
         let _attribution = log::attribute_to(self.number);

@@ -1,5 +1,6 @@
 //! The transport seam of one process, and its incoming connections.
 
+use super::identity::address_of;
 use crate::network::{HostNumber, Network, SimStream};
 use cluster::NodeUrl;
 use node::simulation::SimulatedNode;
@@ -26,13 +27,13 @@ impl Transport for SimTransport {
     fn dial(&self, url: &NodeUrl) -> Dialing {
         let network = self.network.clone();
         let own = self.own;
-        let other = url
-            .host()
-            .rsplit('.')
-            .next()
-            .and_then(|last| last.parse::<usize>().ok());
+        let address = address_of(url);
         Box::pin(async move {
-            let other = other.ok_or(io::ErrorKind::AddrNotAvailable)? - 1;
+            let (other, moves) = address.ok_or(io::ErrorKind::AddrNotAvailable)?;
+            if network.moves(other) != moves {
+                // It was there, and has moved.
+                return Err(io::ErrorKind::ConnectionRefused.into());
+            }
             let stream = network.dial(own, other).await?;
             Ok(Box::new(stream) as Box<dyn Stream>)
         })

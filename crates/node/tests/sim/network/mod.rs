@@ -69,6 +69,8 @@ struct NetworkState {
 }
 
 struct Host {
+    /// How often it has moved, which is a part of its address.
+    moves: u8,
     condition: Condition,
     /// Accepts connections; `None` if no process listens.
     listener: Option<mpsc::Sender<SimStream>>,
@@ -113,6 +115,7 @@ impl Network {
             delay_ms: delay_ms.clone(),
         };
         let host = || Host {
+            moves: 0,
             condition: Condition::Alive,
             listener: None,
         };
@@ -190,6 +193,16 @@ impl Network {
         let listener = state.hosts[host].listener.take();
         drop(state);
         drop(listener);
+    }
+
+    /// How often a host has moved to another address.
+    pub(crate) fn moves(&self, host: HostNumber) -> u8 {
+        self.lock().hosts[host].moves
+    }
+
+    /// Gives a host the address that it has after so many moves. No process runs on it.
+    pub(crate) fn move_host(&self, host: HostNumber, moves: u8) {
+        self.lock().hosts[host].moves = moves;
     }
 
     /// Cuts the path from one host to another. Cuts add up.

@@ -1,12 +1,12 @@
 //! Worlds in which operators change the list of members.
 
-use super::{Pairs, Scenario, ScenarioKind};
+use super::{Loss, Pairs, Scenario, ScenarioKind};
 use crate::dice::Dice;
 use cluster::Replicas;
 use lsm::Durability;
 use std::time::Duration;
 
-/// In how many percent of the worlds in which it can the list changes: a third of all worlds.
+/// In how many percent of the worlds in which it can the list changes: more than a third of all worlds.
 const PERCENT: u64 = 54;
 
 /// How many replicas a request has at most: no list can shrink below the `from` of the default pair.
@@ -17,6 +17,8 @@ const FROM_MAX: u8 = 3;
 pub(crate) struct Changing {
     /// Whether one member may be declared dead.
     pub(crate) kills: bool,
+    /// Whether members may move to other addresses.
+    pub(crate) moves: bool,
     /// How long operators wait between two orders at most, in milliseconds.
     pub(crate) gap_ms_max: u64,
     /// Determines what they order.
@@ -24,8 +26,9 @@ pub(crate) struct Changing {
 }
 
 impl Scenario {
-    /// The list of members changes in some worlds. Not where a folder is lost: with a member that is
-    /// declared dead, an acknowledged write might be nowhere.
+    /// The list of members changes in some worlds. Where a folder is lost nobody is declared dead as
+    /// well: an acknowledged write might be nowhere. Nor does the list change where all folders go
+    /// back to copies, which may not know of it.
     pub(super) fn changing(self, dice: &Dice) -> Self {
         let (changes, seed, kills) = (
             dice.percent(PERCENT),
@@ -34,14 +37,22 @@ impl Scenario {
         );
         let joiners = *dice.pick(&[0, 1, 1, 2]);
         let span = Duration::from_millis(dice.within(&(7_000..=12_000)));
-        let can_change = self.loss.is_none() && self.kind != ScenarioKind::OneUnavailable;
+        let moves = dice.percent(50);
+        let can_lose = match self.loss {
+            None => true,
+            Some(Loss::EachFolder | Loss::AllCopies) => false,
+            Some(_) => self.rebuilds(),
+        };
+        let can_change = can_lose && self.kind != ScenarioKind::OneUnavailable;
         if !changes || !can_change {
             return self;
         }
         let changing = Changing {
             kills: kills
+                && self.loss.is_none()
                 && self.kind == ScenarioKind::AnyFault
                 && self.durability == Durability::Sync,
+            moves: moves && self.kind == ScenarioKind::AnyFault,
             gap_ms_max: *dice.pick(&[300, 2_000]),
             seed,
         };

@@ -2,7 +2,7 @@
 
 use super::World;
 use crate::host::Copy;
-use crate::host::{Crash, names};
+use crate::host::{Crash, address_of, names};
 use crate::network::HostNumber;
 use base::Entry;
 use cluster::layout::{ChangeProgress, MemberList, Phase, WhichList};
@@ -139,6 +139,26 @@ impl World {
         Some(told)
     }
 
+    /// Has a host go on at another address, with its disk.
+    pub(crate) fn move_host(&self, number: HostNumber, moves: u8) {
+        self.trace
+            .note(format_args!("host {number} moves to address {moves}"));
+        self.hosts[number].crash(Crash::Kill);
+        self.network.move_host(number, moves);
+        self.start(number);
+    }
+
+    /// Moves members to where the list has them: whether a move was decided is not always told.
+    fn move_where_listed(&self, list: &MemberList) {
+        for listed in list.members().iter().filter(|it| !it.is_dead) {
+            if let Some((number, moves)) = address_of(listed.member.url())
+                && self.network.moves(number) != moves
+            {
+                self.move_host(number, moves);
+            }
+        }
+    }
+
     /// The latest list that a host has.
     pub(crate) fn latest_list(&self) -> Option<Arc<MemberList>> {
         let lists = self.hosts.iter().filter_map(|host| host.changes()?.list);
@@ -175,6 +195,7 @@ impl World {
                     self.describe_stores()
                 ));
             }
+            self.move_where_listed(&list);
             self.let_dead_leave(&list).await;
             sleep(LOOK_PERIOD).await;
         }

@@ -73,7 +73,7 @@ impl World {
             self.no_non_owned(&copies)?;
         }
         self.rebuild_after_power_cuts().await?;
-        if let Some(lost) = self.lost.get() {
+        if let Some(lost) = self.lost_member() {
             if self.scenario.rebuilds() {
                 self.rebuild(lost).await?;
             } else {
@@ -102,6 +102,11 @@ impl World {
         self.trace.note(format_args!("repairs have had their time"));
         let differing = self.agree(&self.copies_of_all_keys()?);
         differing.map_err(|why| format!("after a repair, before anything was read: {why}"))
+    }
+
+    /// The member whose folder was lost. While members change it may be the folder of another node.
+    fn lost_member(&self) -> Option<HostNumber> {
+        self.lost.get().filter(|lost| self.members().contains(lost))
     }
 
     /// The host whose folder is an older copy, if there is one. Its peers do nothing as

@@ -2,6 +2,7 @@
 
 use super::{LOOK_PERIOD, calm, run, until};
 use crate::host::{Copy, Crash, Host, SentRequest, key_bytes};
+use crate::network::HostNumber;
 use crate::scenario::Scenario;
 use crate::world::World;
 use base::{Entry, Expiry, Timestamp};
@@ -384,5 +385,41 @@ fn a_replica_that_loses_its_disk_in_the_middle_of_a_write_counts_for_nothing() {
         .await;
         assert_eq!(read(lost, key).await.unwrap().timestamp(), timestamp);
         applied(write_if(lost, key, Some("third"), Some(timestamp))).await;
+    });
+}
+
+/// Has a host come back with an older copy of its disk. Its peers have met a later start, so that
+/// they know.
+async fn restore(world: &World, number: HostNumber, copy: Copy) {
+    let host = &world.hosts[number];
+    host.crash(Crash::Kill);
+    world.start(number);
+    until("its peers have met it", || host.is_voter() == Some(true)).await;
+    host.crash(Crash::Kill);
+    host.replace_disk(copy);
+    world.start(number);
+}
+
+/// Nobody would end the promise of a store that does not count: what others settle it hears of only
+/// once it is rebuilt, and what is to rebuild it may lie below the promise.
+#[test]
+fn a_store_that_does_not_count_gives_its_promises_up() {
+    run(calm(), async |world| {
+        let (key, replicas) = key_without(&world, 3);
+        for replica in &replicas {
+            world.network.set_delay(*replica, 3, &(100..=100));
+        }
+        let _lost = write_if(&world.hosts[3], key, Some("value"), None);
+        let has_promised = |replica: &usize| world.hosts[*replica].promises_kept() > 0;
+        until("all have promised", || replicas.iter().all(has_promised)).await;
+        let host = &world.hosts[replicas[0]];
+        let copy = host.copy_disk();
+        world.hosts[3].crash(Crash::Kill);
+        until("the key is settled", || !is_any_promise_kept(&world)).await;
+        world.start(3);
+        restore(&world, replicas[0], copy).await;
+        assert!(host.promises_kept() > 0, "the copy has the promise");
+        until("it is given up", || host.promises_kept() == 0).await;
+        assert_eq!(host.is_voter(), Some(false));
     });
 }

@@ -59,7 +59,8 @@ func (f *fake) serve(connection net.Conn) {
 	if answer == silent {
 		_, _ = io.Copy(io.Discard, connection) // Until the client gives up.
 	}
-	_, _ = io.WriteString(connection, answer)
+	// It says so, or the client might use the connection again at the moment in which it closes.
+	_, _ = io.WriteString(connection, strings.Replace(answer, "\r\n", "\r\nConnection: close\r\n", 1))
 }
 
 func (f *fake) requests() []string {

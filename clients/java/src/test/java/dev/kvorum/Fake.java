@@ -78,7 +78,9 @@ final class Fake implements AutoCloseable {
             for (int i = 0; i < length; i++) in.read();
             String answer = note(first.substring(0, first.lastIndexOf(' ')));
             if (answer.equals(SILENT)) while (in.read() >= 0) continue; // Until the client gives up.
-            connection.getOutputStream().write(answer.getBytes(StandardCharsets.UTF_8));
+            // It says so, or the client might use the connection again at the moment in which it closes.
+            String closing = answer.replaceFirst("\r\n", "\r\nConnection: close\r\n");
+            connection.getOutputStream().write(closing.getBytes(StandardCharsets.UTF_8));
         } catch (IOException gone) {
             // The client has given up.
         }

@@ -44,9 +44,9 @@ pub use config::{
     BATCH_BYTES_MAX, ConfigError, MemoryParts, NodeConfig, Resources, Secret, Secrets, bounds,
 };
 pub use coordinator::{
-    Change, ConditionalChange, ConditionalReply, Coordinator, Ended, Expires, Failure, Found,
-    HeldByNode, KeyVersions, Operations, Receipt, ReplicaLine, ReplicaTimes, Terms, VersionHead,
-    Written,
+    AskedReplica, Change, ConditionalChange, ConditionalReply, Coordinator, Ended, Expires,
+    Failure, Found, HeldByNode, KeyVersions, Operations, Receipt, ReplicaLine, ReplicaTimes, Terms,
+    VersionHead, Written,
 };
 pub use member_changes::{
     ChangeOrder, ChangeRefusal, ChangesStatus, MemberChanges, Plan, WaitingNode,

@@ -28,6 +28,7 @@ mod server;
 mod start_error;
 mod status;
 mod threads;
+mod traces;
 mod trust;
 
 pub use config::{

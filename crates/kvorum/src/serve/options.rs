@@ -248,6 +248,13 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_parser = interval(bounds::TIMES), value_name = "INTERVAL", help_heading = "Debugging", default_value_t = IntervalOption(defaults().slow_request))]
     pub(crate) slow_request: IntervalOption,
 
+    /// Send spans of sampled requests to this collector, as OpenTelemetry's OTLP over HTTP (http://HOST:4318). A request is sampled if its field traceparent says so [default: no traces]
+    #[arg(long, value_parser = url, value_name = "URL", help_heading = "Debugging")]
+    pub(crate) otlp_endpoint: Option<NodeUrl>,
+    /// The share of the requests without traceparent that are sampled, too: 0.01 is one in a hundred
+    #[arg(long, value_name = "RATIO", help_heading = "Debugging", default_value_t = defaults().trace_sample)]
+    pub(crate) trace_sample: f64,
+
     #[command(flatten)]
     pub(crate) log: LogOptions,
 
@@ -364,6 +371,9 @@ impl ServeOptions {
 
         config.trust = self.trust();
         config.slow_request = self.slow_request.0;
+
+        config.otlp_endpoint.clone_from(&self.otlp_endpoint);
+        config.trace_sample = self.trace_sample;
 
         config.debug_endpoints = self.debug_endpoints == Switch::On;
 
@@ -486,7 +496,8 @@ pub(super) fn option_of(field: &str) -> String {
 }
 
 /// The fields that the problems of other fields name.
-const NAMED_FIELDS: [&str; 5] = [
+const NAMED_FIELDS: [&str; 6] = [
+    "otlp_endpoint",
     "hint_age_max",
     "clock_drift_max",
     "tls_cert",

@@ -28,7 +28,7 @@ pub use conditional::{ConditionalChange, ConditionalReply};
 pub(crate) use hedging::HedgeBudget;
 pub(crate) use key_turns::ConditionalWrites;
 pub use operations::{Ended, Operations};
-pub use replica_times::ReplicaTimes;
+pub use replica_times::{AskedReplica, ReplicaTimes};
 pub use terms::Terms;
 pub use versions::{HeldByNode, KeyVersions, VersionHead};
 

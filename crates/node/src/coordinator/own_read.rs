@@ -23,10 +23,17 @@ impl Coordinator {
     pub(super) async fn read_own(&self, key: &[u8], terms: Terms) -> Result<Found, Failure> {
         let from = terms.replicas.from;
         self.settled(key, from, terms.deadline).await;
+        if let Some(times) = &terms.watch {
+            times.asked(self.peers.own(), self.clock.monotonic());
+        }
         let (answer, reservation) = match self.replicas.own().read_cached(key) {
             Some(answer) => (answer, None),
-            None => self.read_own_disk(key, terms).await,
+            None => self.read_own_disk(key, &terms).await,
         };
+        if let Some(times) = &terms.watch {
+            let is_failed = matches!(answer, PeerAnswer::Missed(_));
+            times.answered(self.peers.own(), self.clock.monotonic(), is_failed);
+        }
         self.found(answer, reservation).map_err(|why| {
             let preference_list = self.peers.preference_list(key, from);
             self.failure(&preference_list, iter::once(Fate::Missed(why)), 0, None)
@@ -44,15 +51,12 @@ impl Coordinator {
     }
 
     /// Has the read pool read the key.
-    async fn read_own_disk(&self, key: &[u8], terms: Terms) -> (PeerAnswer, Option<Reservation>) {
+    async fn read_own_disk(&self, key: &[u8], terms: &Terms) -> (PeerAnswer, Option<Reservation>) {
         let wait = self.pending.wait(terms.deadline);
         if let Err(why) = self.replicas.own().read(key, wait.address()) {
             return (PeerAnswer::Missed(why), None);
         }
         let completion = wait.only().await;
-        if let (Some(times), Some(_)) = (&terms.watch, &completion) {
-            times.answered(self.peers.own(), self.clock.monotonic());
-        }
         self.replicas.answer_of(key, completion)
     }
 

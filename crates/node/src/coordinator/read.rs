@@ -7,8 +7,8 @@ use base::{Entry, Timestamp, TraceId};
 use base::{LONG_VALUE_BYTES, Quota, Refused, Reservation};
 use bytes::Bytes;
 use cluster::{
-    Decision, Miss, PreferenceList, Quorum, Read, ReadAction, ReadActions, ReadEvent, ReplicaIndex,
-    Replicas,
+    Decision, Miss, NodeId, PreferenceList, Quorum, Read, ReadAction, ReadActions, ReadEvent,
+    ReplicaIndex, Replicas,
 };
 use peer::{PeerAnswer, SAME_BYTES_MIN};
 use replica::Completion;
@@ -152,17 +152,12 @@ impl Coordinator {
             reply: reply_time,
             is_done: false,
             trace: terms.trace,
-            watch: None,
+            watch: terms.watch,
         };
         let reply = reading.act(&mut actions);
         match self.requests.reads.enter(reading, reply, registration) {
             Ok(reply) => reply,
-            Err(pending) => {
-                if let Some(times) = terms.watch {
-                    pending.watch(times);
-                }
-                pending.decided(&self.timestamps).await
-            }
+            Err(pending) => pending.decided(&self.timestamps).await,
         }
     }
 
@@ -191,14 +186,10 @@ impl Request for Reading {
         let event = match answer {
             None => ReadEvent::Deadline,
             Some((tag, completion)) => {
-                if let Some(times) = &self.watch
-                    && let Some(node) = self.preference_list.get(tag.replica.as_usize())
-                {
-                    times.answered(*node, self.coordinator.clock.monotonic());
-                }
                 self.hedges.retain(|hedge| hedge.replica != tag.replica);
                 let replicas = &self.coordinator.replicas;
                 let (answer, reservation) = replicas.answer_of(&self.key, Some(completion));
+                self.note_answer(tag.replica, &answer);
                 match tag.kind {
                     AnswerKind::Read if self.may_ask_again(&answer) => {
                         self.asks_again -= 1;
@@ -240,10 +231,6 @@ impl Request for Reading {
             self.coordinator.metrics.coordination.hedges.add(1);
         }
         self.act(&mut actions)
-    }
-
-    fn watch(&mut self, times: Rc<ReplicaTimes>) {
-        self.watch = Some(times);
     }
 
     fn is_done(&self) -> bool {
@@ -360,9 +347,13 @@ impl Reading {
             }
             _ => ReplicaRequest::Read(&self.key),
         };
+        self.note_question(node);
         let replicas = &self.coordinator.replicas;
         match replicas.ask(node, request, self.deadline, address, self.trace) {
-            AnswerTime::Now(answer) => return Some(self.answered(replica, answer, None)),
+            AnswerTime::Now(answer) => {
+                self.note_answer(replica, &answer);
+                return Some(self.answered(replica, answer, None));
+            }
             AnswerTime::Later => {}
         }
         match replicas.slow_after(node) {
@@ -401,17 +392,38 @@ impl Reading {
             entry,
             named: self.named_with_freshest,
         };
+        self.note_question(node);
         let coordinator = &self.coordinator;
         coordinator.metrics.coordination.repairs.add(1);
         let asked = coordinator
             .replicas
             .ask(node, request, self.deadline, address, self.trace);
         match asked {
-            AnswerTime::Now(answer) => Some(repaired(replica, &answer)),
+            AnswerTime::Now(answer) => {
+                self.note_answer(replica, &answer);
+                Some(repaired(replica, &answer))
+            }
             AnswerTime::Later => {
                 self.hedge_at_half_time(replica);
                 None
             }
+        }
+    }
+
+    /// Notes that a node is asked, if anyone watches.
+    fn note_question(&self, node: NodeId) {
+        if let Some(times) = &self.watch {
+            times.asked(node, self.coordinator.clock.monotonic());
+        }
+    }
+
+    /// Notes the answer of a replica, if anyone watches.
+    fn note_answer(&self, replica: ReplicaIndex, answer: &PeerAnswer) {
+        if let Some(times) = &self.watch
+            && let Some(node) = self.preference_list.get(replica.as_usize())
+        {
+            let is_failed = matches!(answer, PeerAnswer::Missed(_));
+            times.answered(*node, self.coordinator.clock.monotonic(), is_failed);
         }
     }
 

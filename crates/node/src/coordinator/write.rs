@@ -116,15 +116,11 @@ impl Coordinator {
             half_time: None,
             is_done: false,
             trace: terms.trace,
-            watch: None,
+            watch: terms.watch,
             _reservation: reservation,
         };
         let reply = writing.act(&mut actions);
-        let entered = self.requests.writes.enter(writing, reply, registration);
-        if let (Err(pending), Some(times)) = (&entered, terms.watch) {
-            pending.watch(times);
-        }
-        entered
+        self.requests.writes.enter(writing, reply, registration)
     }
 
     /// One expiry for all timestamps of a write.
@@ -170,16 +166,12 @@ impl Request for Writing {
         // A late answer must not count beside one from a store that was lost since: the
         // repair that fills a lost store waits only as long as a write may take.
         let now = self.coordinator.clock.monotonic();
-        if let (Some(times), Some((tag, _))) = (&self.watch, &answer)
-            && let Some(node) = self.preference_list.get(tag.replica.as_usize())
-        {
-            times.answered(*node, now);
-        }
         let is_late = now > self.deadline;
         let event = match answer.filter(|_| !is_late) {
             None => WriteEvent::Deadline,
             Some((tag, completion)) => self.event_of(tag, completion)?,
         };
+        self.note_answer(&event, now);
         self.step(event)
     }
 
@@ -198,10 +190,6 @@ impl Request for Writing {
         let mut actions = WriteActions::new();
         self.push(above, &mut actions);
         self.act(&mut actions)
-    }
-
-    fn watch(&mut self, times: Rc<ReplicaTimes>) {
-        self.watch = Some(times);
     }
 
     fn is_done(&self) -> bool {
@@ -283,10 +271,34 @@ impl Writing {
             entry: &self.entry,
             allocated: &mut self.allocated,
         };
-        let replicas = &self.coordinator.replicas;
+        let coordinator = &self.coordinator;
+        if let Some(times) = &self.watch {
+            times.asked(node, coordinator.clock.monotonic());
+        }
+        let replicas = &coordinator.replicas;
         match replicas.ask(node, request, self.deadline, address, self.trace) {
-            AnswerTime::Now(answer) => Some(event_of(round, replica, &answer)),
+            AnswerTime::Now(answer) => {
+                let event = event_of(round, replica, &answer);
+                if self.watch.is_some() {
+                    self.note_answer(&event, self.coordinator.clock.monotonic());
+                }
+                Some(event)
+            }
             AnswerTime::Later => None,
+        }
+    }
+
+    /// Notes the answer of a replica, if anyone watches and it is one.
+    fn note_answer(&self, event: &WriteEvent, now: Duration) {
+        let (replica, is_failed) = match event {
+            WriteEvent::Stored { replica, .. } => (replica, false),
+            WriteEvent::Missed { replica, .. } => (replica, true),
+            _ => return,
+        };
+        if let Some(times) = &self.watch
+            && let Some(node) = self.preference_list.get(replica.as_usize())
+        {
+            times.answered(*node, now, is_failed);
         }
     }
 

@@ -17,7 +17,7 @@ pub use log_keys::LogKeys;
 pub use memory::{MemorySplit, TlsSplit};
 pub use trust::{AuditTarget, TrustConfig};
 
-use cluster::{Members, Replicas};
+use cluster::{Members, NodeUrl, Replicas};
 use node::{ConfigError, NodeConfig, Resources};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -87,6 +87,12 @@ pub struct ServerConfig {
     /// How long a request may take before the log says where its time went. `None`: however
     /// long.
     pub slow_request: Option<Duration>,
+    /// The collector that gets the spans of sampled requests, by OTLP over HTTP without TLS.
+    /// Default: none.
+    pub otlp_endpoint: Option<NodeUrl>,
+    /// The share of the requests without `traceparent` that are sampled, from 0 to 1.
+    /// Default: 0.
+    pub trace_sample: f64,
     /// Whether the node serves `/debug/profile`, which shows every client what happens
     /// inside the node. Default: no.
     pub debug_endpoints: bool,
@@ -131,6 +137,8 @@ impl ServerConfig {
             replicas_default: None,
             trust: TrustConfig::default(),
             slow_request: None,
+            otlp_endpoint: None,
+            trace_sample: 0.0,
             debug_endpoints: false,
         };
         config.set_memory_bytes(MEMORY_BYTES_MIN);

@@ -19,7 +19,29 @@ impl ServerConfig {
         if let Some(slow_request) = &self.slow_request {
             bounds::check("slow_request", slow_request, &bounds::TIMES)?;
         }
+        self.validate_traces()?;
         self.validate_replicas()
+    }
+
+    /// Spans go in clear, to a collector that is there.
+    fn validate_traces(&self) -> Result<(), ConfigError> {
+        let collector = self.otlp_endpoint.as_ref();
+        check(
+            "otlp_endpoint",
+            !collector.is_some_and(NodeUrl::is_https),
+            "spans are sent without TLS: give the http:// URL of a collector on this machine or in \
+             the same network, which can pass them on over TLS",
+        )?;
+        check(
+            "trace_sample",
+            (0.0..=1.0).contains(&self.trace_sample),
+            "it is a share from 0 to 1",
+        )?;
+        check(
+            "trace_sample",
+            self.trace_sample == 0.0 || collector.is_some(),
+            "it is of no use without otlp_endpoint, which says where the spans go",
+        )
     }
 
     /// What peers say to each other is never in clear once a node speaks only TLS, and

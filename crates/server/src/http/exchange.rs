@@ -138,6 +138,9 @@ impl HttpExchange<'_> {
 
     /// The terms on which replicas are asked until `deadline`.
     pub(crate) fn terms(&self, replicas: Replicas, deadline: Duration) -> Terms {
+        if let Some(timeline) = self.timeline {
+            timeline.asks(replicas);
+        }
         Terms {
             replicas,
             deadline,

@@ -52,6 +52,7 @@ use crate::metrics::Route;
 use crate::net::Listener;
 use crate::net::channel::Channel;
 use crate::net::connection_slots::ConnectionScope;
+use crate::traces::{SampledRequest, TraceParent, TracedAnswer};
 use crate::trust::Caller;
 use crate::trust::audit::{Event, EventKind};
 use base::TraceId;
@@ -91,13 +92,18 @@ pub(crate) async fn answer(
     let mut body = RequestBody::new(incoming, &head.headers);
     let granted_origin = cors::granted_origin(listener, &head.headers);
     let records_steps = profile::records_spans();
-    let is_timed = records_steps || listener.shared().slow_requests.is_some();
-    let timeline = is_timed.then(Timeline::default);
-    let mut trace = None;
+    let (mut trace, mut sampled, mut timeline) = (None, None, None);
     let answered = match head::check(&head, &listener.own_hosts, body.is_chunked()) {
         Ok(checked) => match channel.cover_head(checked.bytes) {
             Ok(()) => {
-                trace = checked.trace;
+                trace = checked.trace.map(|parent| parent.trace);
+                sampled = sample(listener, resource, checked.trace);
+                if let Some(sampled) = sampled {
+                    trace = Some(sampled.trace);
+                }
+                let is_timed =
+                    records_steps || sampled.is_some() || listener.shared().slow_requests.is_some();
+                timeline = is_timed.then(Timeline::default);
                 let arrived = Arrived {
                     resource,
                     trace,
@@ -160,6 +166,19 @@ pub(crate) async fn answer(
         let layout = || listener.worker.layout();
         slow_requests.note(layout, timeline, &answered);
     }
+    if let (Some(traces), Some(request), Some(timeline)) =
+        (&listener.shared().traces, sampled, &timeline)
+    {
+        let answer = TracedAnswer {
+            request,
+            method: head.method.as_str(),
+            route: resource.map_or("", Resource::path),
+            status: response.status().as_u16(),
+            began,
+            ended,
+        };
+        traces.end(&answer, timeline, || listener.worker.layout());
+    }
     if let Some(timeline) = timeline.filter(|_| records_steps) {
         let port = channel.client().map_or(0, |client| client.port());
         channel
@@ -168,6 +187,17 @@ pub(crate) async fn answer(
     }
     response.body_mut().report_to(Rc::clone(progress));
     response
+}
+
+/// Whether a request of a client is to have spans, and the IDs of its own if so.
+fn sample(
+    listener: &Listener,
+    resource: Option<&'static Resource>,
+    parent: Option<TraceParent>,
+) -> Option<SampledRequest> {
+    let traces = listener.shared().traces.as_ref()?;
+    resource?.route?;
+    traces.sample(parent)
 }
 
 /// Counts an answer. Those to peers' upgrades count apart from those to clients.

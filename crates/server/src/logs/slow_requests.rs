@@ -6,7 +6,7 @@
 
 use crate::config::LogKeys;
 use base::{LogLimiter, Timestamp, TraceId};
-use cluster::{Layout, Members};
+use cluster::{Layout, Members, Replicas};
 use node::{ReplicaTimes, TracedRequest};
 use profile::lock;
 use std::cell::{Cell, RefCell};
@@ -32,7 +32,9 @@ pub(crate) struct Timeline {
     admitted: Cell<Option<Duration>>,
     /// The version of what was written; 0 for none.
     version: Cell<u64>,
-    /// When each replica answered.
+    /// How many replicas must answer, of how many.
+    asks_replicas: Cell<Option<Replicas>>,
+    /// When each replica was asked, and when it answered.
     pub(crate) replicas: Rc<ReplicaTimes>,
 }
 
@@ -50,6 +52,16 @@ impl Timeline {
     /// The version of what was written; 0 for none.
     pub(crate) fn version(&self) -> u64 {
         self.version.get()
+    }
+
+    /// How many replicas must answer, of how many, if any are asked.
+    pub(crate) fn asks_replicas(&self) -> Option<Replicas> {
+        self.asks_replicas.get()
+    }
+
+    /// Notes how many replicas must answer.
+    pub(crate) fn asks(&self, replicas: Replicas) {
+        self.asks_replicas.set(Some(replicas));
     }
 
     /// Notes the version of what was written.

@@ -15,7 +15,9 @@ mod text;
 mod tls;
 
 use crate::net::ListenerShared;
+use crate::traces::{ExportCounts, Traces};
 use node::metrics::Family;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) use text::{open_metrics_text, prometheus_text};
 
@@ -30,10 +32,35 @@ pub(crate) fn families(shared: &ListenerShared, disk_free_bytes: Option<u64>) ->
     families.extend(listener::families(shared));
     families.extend(shared.trust.families());
     families.push(log(shared));
+    families.extend(traces(shared));
     families.extend(tls::families(shared));
     families.extend(node::metric_families(&shared.node, disk_free_bytes));
     families.extend(process::families());
     families
+}
+
+/// What became of the spans of requests.
+fn traces(shared: &ListenerShared) -> [Family; 2] {
+    let counts = shared.traces.as_ref().map(Traces::counts);
+    let count = |of: fn(&ExportCounts) -> &AtomicU64| {
+        counts.map_or(0, |counts| of(counts).load(Ordering::Relaxed))
+    };
+    [
+        Family::counters(
+            "kvorum_trace_spans_exported",
+            "Spans that the collector of traces took",
+            [(Vec::new(), count(|counts| &counts.exported))],
+        ),
+        Family::counters(
+            "kvorum_trace_spans_dropped",
+            "Spans that the collector of traces did not get",
+            [
+                ("queue_full", count(|counts| &counts.queue_full)),
+                ("not_taken", count(|counts| &counts.not_taken)),
+            ]
+            .map(|(reason, count)| (vec![("reason", reason.to_owned())], count)),
+        ),
+    ]
 }
 
 /// What the log leaves out.

@@ -10,6 +10,7 @@ use crate::config::ServerConfig;
 use crate::logs::line_writer::LineWriter;
 use crate::logs::slow_requests::SlowRequests;
 use crate::metrics::{History, Metrics};
+use crate::traces::Traces;
 use crate::trust::Trust;
 use base::{Clock, Quota};
 use cluster::Members;
@@ -46,6 +47,8 @@ pub(crate) struct ListenerShared {
     pub(crate) trust: Arc<Trust>,
     /// Logs slow requests, if any are to be logged.
     pub(crate) slow_requests: Option<Arc<SlowRequests>>,
+    /// Makes the spans of sampled requests, if there is a collector for them.
+    pub(crate) traces: Option<Traces>,
     /// The counters of all listeners.
     pub(crate) metrics: Arc<Metrics>,
     /// What the node did in the last hour.
@@ -68,6 +71,7 @@ impl ListenerShared {
         trust: Arc<Trust>,
         node_tls: Option<Arc<NodeTls>>,
         log: Option<Arc<LineWriter>>,
+        traces: Option<Traces>,
         clock: &Arc<dyn Clock>,
     ) -> Self {
         let split = config.memory_split();
@@ -103,6 +107,7 @@ impl ListenerShared {
             counted_since: CountedSince::default(),
             is_stopping: AtomicBool::new(false),
             slow_requests,
+            traces,
             log,
             metrics,
             node,

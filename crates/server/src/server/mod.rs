@@ -21,6 +21,7 @@ use crate::status;
 use crate::threads::executor::ThreadExecutor;
 use crate::threads::read_threads::ReadThreads;
 use crate::threads::runtime;
+use crate::traces::Traces;
 use crate::trust::Trust;
 use crate::trust::reloading::{Reload, Reloader};
 use crate::trust::tls_files::{self, TlsReload};
@@ -132,7 +133,7 @@ impl Server {
 
         let executor = Arc::new(ThreadExecutor::start(&seams.clock)?);
         let (stop, stopped) = watch::channel(false);
-        let clock = Arc::clone(&seams.clock);
+        let (clock, random) = (Arc::clone(&seams.clock), Arc::clone(&seams.random));
         let store_executor = Arc::clone(&executor) as Arc<dyn lsm::Executor>;
         let opened = Node::open(
             config.node.clone(),
@@ -145,8 +146,9 @@ impl Server {
             let node = Arc::new(node);
             let read_threads = ReadThreads::start(&node, config.read_threads)?;
             let reloader = Reloader::start(sources)?;
+            let traces = Traces::start(&config, &clock, &random)?;
             let shared = Arc::new(ListenerShared::new(
-                config, node, trust, node_tls, log, &clock,
+                config, node, trust, node_tls, log, traces, &clock,
             ));
             status::report_by(&shared, &clock);
             let threads = runtime::start(

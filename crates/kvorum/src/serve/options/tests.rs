@@ -81,6 +81,8 @@ fn every_option_reaches_the_node() {
         ("--audit-log", "a"),
         ("--log-keys", "plain"),
         ("--slow-request", "7m"),
+        ("--otlp-endpoint", "http://localhost:4318"),
+        ("--trace-sample", "0.01"),
         ("--tokens-in-clear", "on"),
         ("--threads", "777"),
         ("--read-threads", "777"),
@@ -110,6 +112,11 @@ fn every_option_reaches_the_node() {
         if name == "--zone" {
             // It goes with one of these.
             let with = [&words[..], &["--join=http://localhost:8081"]].concat();
+            untouched = format!("{:?}", node(&with).unwrap());
+            words = with;
+        }
+        if name == "--trace-sample" {
+            let with = [&words[..], &["--otlp-endpoint=http://localhost:4318"]].concat();
             untouched = format!("{:?}", node(&with).unwrap());
             words = with;
         }

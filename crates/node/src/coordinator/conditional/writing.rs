@@ -6,13 +6,14 @@
 use super::answers::{ACCEPTED, Answer, BallotBox, HINTED, PREPARED, accepted, prepared};
 use super::settling::Settlement;
 use super::{ConditionalReply, Coordinator};
+use crate::coordinator::ReplicaTimes;
 use crate::coordinator::key_turns::Turn;
 use crate::coordinator::{Failure, Terms, Written};
 use base::{Entry, Kind, Permit, Reservation, Timestamp};
 use bytes::Bytes;
 use cluster::{
     Base, Condition, ConditionalAction, ConditionalActions, ConditionalEvent, ConditionalOutcome,
-    ConditionalWrite, Epoch, Miss, Newest, PreferenceList, ReplicaIndex,
+    ConditionalWrite, Epoch, Miss, Newest, NodeId, PreferenceList, ReplicaIndex,
 };
 use peer::{PeerAnswer, Prepare, PromiseRequest};
 use replica::pending::AnswerTag;
@@ -382,9 +383,15 @@ impl Writing {
         let Terms {
             deadline, trace, ..
         } = self.terms;
+        if let Some(times) = self.watch() {
+            times.asked(*node, self.coordinator.clock.monotonic());
+        }
         let replicas = &self.coordinator.replicas;
         match replicas.ask(*node, request, deadline, address, trace) {
-            AnswerTime::Now(answer) => Some(answer),
+            AnswerTime::Now(answer) => {
+                self.note_answer(*node, &answer);
+                Some(answer)
+            }
             AnswerTime::Later => {
                 self.ballots.awaits();
                 None
@@ -420,6 +427,22 @@ impl Writing {
         self.coordinator.keep_hint(*node, hint, address);
     }
 
+    /// Who notes the times of replicas, until the client has its answer.
+    fn watch(&self) -> Option<&ReplicaTimes> {
+        self.terms
+            .watch
+            .as_deref()
+            .filter(|_| self.client.is_some())
+    }
+
+    /// Notes the answer of a node, if anyone watches.
+    fn note_answer(&self, node: NodeId, answer: &PeerAnswer) {
+        if let Some(times) = self.watch() {
+            let is_failed = matches!(answer, PeerAnswer::Missed(_));
+            times.answered(node, self.coordinator.clock.monotonic(), is_failed);
+        }
+    }
+
     /// What an answer says.
     fn event_of(&self, answer: Answer) -> Option<ConditionalEvent> {
         let Answer {
@@ -432,15 +455,11 @@ impl Writing {
             return (ballot == self.machine.ballot())
                 .then_some(ConditionalEvent::HintKept { replica });
         }
-        if let (Some(times), Some(node)) = (
-            &self.terms.watch,
-            self.preference_list.get(replica.as_usize()),
-        ) && self.client.is_some()
-        {
-            times.answered(*node, self.coordinator.clock.monotonic());
-        }
         let replicas = &self.coordinator.replicas;
         let (answer, _reservation) = replicas.answer_of(self.content.key(), Some(completion));
+        if let Some(node) = self.preference_list.get(replica.as_usize()) {
+            self.note_answer(*node, &answer);
+        }
         match tag.kind {
             PREPARED => Some(prepared(ballot, replica, &answer)),
             ACCEPTED => Some(accepted(ballot, replica, &answer)),

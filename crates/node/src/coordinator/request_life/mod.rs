@@ -23,7 +23,6 @@
 //! A client with many requests needs no future for each: a [`ReplyReceiver`] takes their
 //! replies. Only a request with a trigger, as few writes have, still gets one.
 
-use super::ReplicaTimes;
 use base::{Permit, Permits};
 use replica::Completion;
 use replica::pending::{AnswerReceiver, AnswerTag, Awaits, Registration};
@@ -50,9 +49,6 @@ pub(super) trait Request: Sized + 'static {
 
     /// Acts on its trigger.
     fn fire(&mut self) -> Option<Self::Reply>;
-
-    /// Has it note when its replicas answer, from now on.
-    fn watch(&mut self, _times: Rc<ReplicaTimes>) {}
 
     /// Whether nothing is left to do.
     fn is_done(&self) -> bool;
@@ -334,13 +330,6 @@ impl<R: Request> PendingReply<R> {
     /// Keeps the reply for [`PendingReply::decided`], whoever was to get it.
     pub(super) fn keep_reply(&self) {
         *self.cell.client.borrow_mut() = Client::None;
-    }
-
-    /// Has the request note when its replicas answer.
-    pub(super) fn watch(&self, times: Rc<ReplicaTimes>) {
-        if let Some(running) = &mut *self.cell.running.borrow_mut() {
-            running.request.watch(times);
-        }
     }
 
     /// Watches the clock for the request until it is decided.

@@ -4,8 +4,8 @@
 
 use crate::http::problem::Problem;
 use crate::http::request::trace_context::trace_of;
+use crate::traces::TraceParent;
 use crate::trust::web_pages::{Foreign, OwnHosts, Provenance};
-use base::TraceId;
 use hyper::header::{HOST, HeaderName, ORIGIN, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Version};
@@ -29,8 +29,8 @@ static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 pub(crate) struct CheckedHead {
     /// Its approximate length in bytes.
     pub(crate) bytes: usize,
-    /// The trace that the request is part of.
-    pub(crate) trace: Option<TraceId>,
+    /// The trace that the client says the request is part of.
+    pub(crate) trace: Option<TraceParent>,
 }
 
 /// Checks a head. `is_chunked`: the length of the body is not announced.

@@ -8,13 +8,18 @@
 //! Problems and logs that result from the request carry the ID of the trace, on its replicas, too.
 //! A field that is not exactly right is ignored, as the standard says.
 
+use crate::traces::TraceParent;
 use base::TraceId;
+use std::num::NonZeroU64;
 
 /// The length of the field in the version that is known.
 const BYTES: usize = 55;
 
-/// The trace that the value of a field names.
-pub(crate) fn trace_of(field: &[u8]) -> Option<TraceId> {
+/// The flag of a client that records the trace.
+const SAMPLED: u128 = 1;
+
+/// What the value of a field says.
+pub(crate) fn trace_of(field: &[u8]) -> Option<TraceParent> {
     let (known, rest) = field.split_at_checked(BYTES)?;
     let version = number(&known[..2])?;
     let is_long = match version {
@@ -28,8 +33,12 @@ pub(crate) fn trace_of(field: &[u8]) -> Option<TraceId> {
         return None;
     }
     let (trace, parent) = (number(&known[3..35])?, number(&known[36..52])?);
-    number(&known[53..])?;
-    TraceId::of(trace.to_be_bytes()).filter(|_| parent != 0)
+    let flags = number(&known[53..])?;
+    Some(TraceParent {
+        trace: TraceId::of(trace.to_be_bytes())?,
+        span: NonZeroU64::new(u64::try_from(parent).ok()?)?,
+        is_sampled: flags & SAMPLED != 0,
+    })
 }
 
 /// A number of lower-case hexadecimal digits.
@@ -72,8 +81,18 @@ mod tests {
             let read = trace_of(field.as_bytes());
             assert_eq!(read.is_some(), is_right, "{field}");
             if let Some(read) = read {
-                assert_eq!(read.to_string(), trace);
+                assert_eq!(read.trace.to_string(), trace);
+                assert_eq!(read.span.get(), 0x00f0_67aa_0ba9_02b7);
             }
+        }
+    }
+
+    #[test]
+    fn the_last_flag_says_whether_the_client_records_the_trace() {
+        for (flags, is_sampled) in [("00", false), ("01", true), ("02", false), ("ff", true)] {
+            let field = format!("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-{flags}");
+            let read = trace_of(field.as_bytes()).unwrap();
+            assert_eq!(read.is_sampled, is_sampled, "{flags}");
         }
     }
 }

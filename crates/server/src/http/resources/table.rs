@@ -275,6 +275,11 @@ const fn of_console(asset: Asset) -> Resource {
 }
 
 impl Resource {
+    /// Its path.
+    pub(crate) fn path(&self) -> &'static str {
+        self.path
+    }
+
     /// The resource that a request asks for, if the node behind `listener` serves it.
     pub(crate) fn of(listener: &Listener, head: &Parts) -> Option<&'static Self> {
         let found = Self::at(head.uri.path()).filter(|resource| resource.is_served(listener))?;

@@ -4,3 +4,4 @@ mod health;
 mod metrics;
 mod node_report;
 mod pages;
+mod traces;

@@ -1,0 +1,322 @@
+//! Sends spans to a collector, on a thread of its own: OTLP 1 over HTTP, as protobuf.
+//!
+//! Requests put their spans into a bounded queue, and never wait: what does not fit is dropped and
+//! counted. The thread sends batches, each on a connection of its own. What a collector does not
+//! take for a while is sent again, a few times. At the end, what waits gets one attempt within
+//! [`FLUSH_MAX`].
+
+use super::otlp::{self, KeyValue, Span};
+use base::{Backoff, Clock, LogLimiter, LogRate, Random};
+use bytes::Bytes;
+use cluster::NodeUrl;
+use hyper::body::{Body, Frame, SizeHint};
+use hyper::client::conn::http1;
+use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use std::convert::Infallible;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{sleep, timeout};
+
+/// How many requests may wait whose spans were not sent yet: a few MiB.
+const QUEUE_REQUESTS_MAX: usize = 1024;
+
+/// How many spans make a batch that is sent at once, and how long fewer wait for more.
+const BATCH_SPANS: usize = 512;
+const BATCH_DELAY: Duration = Duration::from_secs(1);
+
+/// How long a batch may take: the connection, and the answer.
+const POST_MAX: Duration = Duration::from_secs(10);
+
+/// How often a batch is sent at most, and how long to wait in between.
+const ATTEMPTS_MAX: u32 = 5;
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+const RETRY_LONGEST: Duration = Duration::from_secs(8);
+
+/// How long the end of the node waits for the last spans.
+const FLUSH_MAX: Duration = Duration::from_millis(500);
+
+/// What became of spans.
+#[derive(Debug, Default)]
+pub(crate) struct ExportCounts {
+    /// The collector took them.
+    pub(crate) exported: AtomicU64,
+    /// They did not fit into the queue.
+    pub(crate) queue_full: AtomicU64,
+    /// The collector did not take them.
+    pub(crate) not_taken: AtomicU64,
+}
+
+/// The queue, and the thread that empties it. The thread ends when this is dropped.
+pub(super) struct Exporter {
+    queue: mpsc::Sender<Vec<Span>>,
+    counts: Arc<ExportCounts>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Exporter {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system cannot start it.
+    pub(super) fn start(work: Work) -> io::Result<Self> {
+        let (queue, spans) = mpsc::channel(QUEUE_REQUESTS_MAX);
+        let (stop, stopped) = oneshot::channel();
+        let counts = Arc::clone(&work.counts);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let thread = std::thread::Builder::new().name("traces".to_owned());
+        let thread = thread.spawn(move || runtime.block_on(work.run(spans, stopped)))?;
+        Ok(Self {
+            queue,
+            counts,
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+
+    /// Leaves the spans of a request to the thread.
+    pub(super) fn push(&self, spans: Vec<Span>) {
+        if let Err(refused) = self.queue.try_send(spans) {
+            let spans = refused.into_inner().len() as u64;
+            self.counts.queue_full.fetch_add(spans, Ordering::Relaxed);
+        }
+    }
+
+    /// What became of the spans.
+    pub(super) fn counts(&self) -> &ExportCounts {
+        &self.counts
+    }
+}
+
+impl Drop for Exporter {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that exports traces panicked");
+        }
+    }
+}
+
+/// What the thread has.
+pub(super) struct Work {
+    collector: NodeUrl,
+    resource: Vec<KeyValue>,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    resolver: dial::Resolver,
+    counts: Arc<ExportCounts>,
+    /// What is being sent.
+    batch: Vec<Span>,
+    log: LogLimiter,
+}
+
+/// Why a collector did not take a batch.
+#[derive(Debug)]
+struct NotTaken {
+    reason: String,
+    /// Whether it may take it later.
+    is_passing: bool,
+}
+
+impl NotTaken {
+    fn for_now(reason: String) -> Self {
+        Self {
+            reason,
+            is_passing: true,
+        }
+    }
+}
+
+impl From<io::Error> for NotTaken {
+    fn from(error: io::Error) -> Self {
+        Self::for_now(error.to_string())
+    }
+}
+
+impl From<hyper::Error> for NotTaken {
+    fn from(error: hyper::Error) -> Self {
+        Self::for_now(error.to_string())
+    }
+}
+
+impl Work {
+    /// Spans of what `resource` describes are for this collector.
+    pub(super) fn new(
+        collector: NodeUrl,
+        resource: Vec<KeyValue>,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+    ) -> Self {
+        Self {
+            collector,
+            resource,
+            clock,
+            random,
+            resolver: dial::Resolver::default(),
+            counts: Arc::default(),
+            batch: Vec::new(),
+            log: LogLimiter::new(LogRate::FAILURES),
+        }
+    }
+
+    async fn run(mut self, mut spans: mpsc::Receiver<Vec<Span>>, stopped: oneshot::Receiver<()>) {
+        let sending = async {
+            while self.fill(&mut spans).await {
+                self.deliver().await;
+            }
+        };
+        tokio::select! {
+            () = sending => {}
+            _ = stopped => {}
+        }
+        // A batch that was being sent is sent once more; a collector knows its spans by their IDs.
+        while let Ok(more) = spans.try_recv() {
+            self.batch.extend(more);
+        }
+        if !self.batch.is_empty() {
+            let sent = timeout(FLUSH_MAX, self.post(self.body())).await;
+            self.settle(matches!(sent, Ok(Ok(()))));
+        }
+    }
+
+    /// Waits for spans, then for more until the batch is full. Returns whether there are any.
+    async fn fill(&mut self, spans: &mut mpsc::Receiver<Vec<Span>>) -> bool {
+        let Some(first) = spans.recv().await else {
+            return false;
+        };
+        self.batch.extend(first);
+        let filling = async {
+            while self.batch.len() < BATCH_SPANS
+                && let Some(more) = spans.recv().await
+            {
+                self.batch.extend(more);
+            }
+        };
+        // What has come by then is a batch, too.
+        let _is_full = timeout(BATCH_DELAY, filling).await.is_ok();
+        true
+    }
+
+    /// Sends the batch until the collector takes it, a few times at most.
+    async fn deliver(&mut self) {
+        let body = self.body();
+        let mut backoff = Backoff::new(RETRY_FIRST, RETRY_LONGEST);
+        loop {
+            let sent = timeout(POST_MAX, self.post(body.clone())).await;
+            let late = |_| Err(NotTaken::for_now("it does not answer in time".to_owned()));
+            let Err(not_taken) = sent.unwrap_or_else(late) else {
+                if self.log.forget_last() {
+                    tracing::info!(collector = %self.collector, "the collector takes traces again");
+                }
+                return self.settle(true);
+            };
+            self.warn(&not_taken);
+            backoff.fail();
+            if !not_taken.is_passing || backoff.failures() >= ATTEMPTS_MAX {
+                return self.settle(false);
+            }
+            sleep(backoff.jittered_wait(&*self.random)).await;
+        }
+    }
+
+    fn body(&self) -> Bytes {
+        otlp::body(&self.resource, &self.batch).into()
+    }
+
+    /// Counts the batch, and forgets it.
+    fn settle(&mut self, is_taken: bool) {
+        let count = if is_taken {
+            &self.counts.exported
+        } else {
+            &self.counts.not_taken
+        };
+        count.fetch_add(self.batch.len() as u64, Ordering::Relaxed);
+        self.batch.clear();
+    }
+
+    fn warn(&mut self, not_taken: &NotTaken) {
+        let reason = &*not_taken.reason;
+        if self.log.admits_failure(reason, self.clock.monotonic()) {
+            tracing::warn!(
+                collector = %self.collector,
+                reason,
+                "the collector does not take traces: their spans are dropped if that lasts; \
+                 requests go on as before"
+            );
+        }
+    }
+
+    /// Sends a body.
+    async fn post(&self, body: Bytes) -> Result<(), NotTaken> {
+        let (host, port) = (self.collector.host(), self.collector.port());
+        let name = host.trim_start_matches('[').trim_end_matches(']');
+        let addresses = self.resolver.addresses(name, port).await?;
+        let socket = dial::connect(&addresses).await?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(socket)).await?;
+        let connection = tokio::spawn(connection);
+        let request = Request::post("/v1/traces")
+            .header(HOST, self.collector.authority())
+            .header(CONTENT_TYPE, "application/x-protobuf")
+            .body(Once(Some(body)))
+            .map_err(|error| NotTaken {
+                reason: error.to_string(),
+                is_passing: false,
+            })?;
+        let answer = sender.send_request(request).await;
+        connection.abort();
+        verdict(answer?.status())
+    }
+}
+
+/// What the status of a collector's answer says.
+fn verdict(status: StatusCode) -> Result<(), NotTaken> {
+    if status.is_success() {
+        return Ok(());
+    }
+    let is_passing = matches!(
+        status,
+        StatusCode::TOO_MANY_REQUESTS
+            | StatusCode::BAD_GATEWAY
+            | StatusCode::SERVICE_UNAVAILABLE
+            | StatusCode::GATEWAY_TIMEOUT
+    );
+    Err(NotTaken {
+        reason: format!("it answers {status}"),
+        is_passing,
+    })
+}
+
+/// A body in one piece.
+struct Once(Option<Bytes>);
+
+impl Body for Once {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.0.take().map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.0.as_ref().map_or(0, |bytes| bytes.len() as u64))
+    }
+}

@@ -1,0 +1,135 @@
+//! Sums, least and greatest values.
+
+use super::scalar::{Scalar, order};
+use crate::values::Value;
+use std::fmt;
+
+/// What is computed of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// The sum of numbers.
+    Sum,
+    /// The least number, time or text.
+    Min,
+    /// The greatest number, time or text.
+    Max,
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sum => "sum",
+            Self::Min => "min",
+            Self::Max => "max",
+        })
+    }
+}
+
+/// What an operation found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Aggregate {
+    /// The operation.
+    pub operation: Operation,
+    /// The result; null if nothing fitted.
+    pub value: serde_json::Value,
+    /// The number of entities whose value fitted.
+    pub counted: u64,
+}
+
+/// What an operation has found so far.
+#[derive(Clone, Debug)]
+pub(super) struct Accumulator {
+    operation: Operation,
+    counted: u64,
+    /// The sum of whole numbers is exact.
+    whole: i128,
+    /// The sum of other numbers.
+    fraction: f64,
+    extreme: Option<Scalar>,
+}
+
+impl Accumulator {
+    pub(super) fn new(operation: Operation) -> Self {
+        Self {
+            operation,
+            counted: 0,
+            whole: 0,
+            fraction: 0.0,
+            extreme: None,
+        }
+    }
+
+    /// Counts a value, if it fits. Returns the bytes of text that it keeps of it.
+    pub(super) fn add(&mut self, value: &Value<'_>) -> usize {
+        match (self.operation, value) {
+            (Operation::Sum, Value::Int(number)) => self.whole += i128::from(*number),
+            (Operation::Sum, Value::Double(number)) => self.fraction += number,
+            (Operation::Sum, _) => return 0,
+            (_, value) if !Scalar::is_scalar(value) => return 0,
+            (_, value) => {
+                self.counted += 1;
+                return self.compare(value);
+            }
+        }
+        self.counted += 1;
+        0
+    }
+
+    /// Keeps a value that comes before or behind all others.
+    fn compare(&mut self, value: &Value<'_>) -> usize {
+        let is_better = self.extreme.as_ref().is_none_or(|extreme| {
+            let order = order(value, extreme.value());
+            match self.operation {
+                Operation::Min => order.is_lt(),
+                _ => order.is_gt(),
+            }
+        });
+        if !is_better {
+            return 0;
+        }
+        let before = self.text_bytes();
+        self.extreme = Scalar::of(value);
+        self.text_bytes().saturating_sub(before)
+    }
+
+    /// The bytes of the text that it keeps.
+    pub(super) fn text_bytes(&self) -> usize {
+        self.extreme.as_ref().map_or(0, Scalar::text_bytes)
+    }
+
+    /// Adds what another one found. Returns the further bytes of text that it keeps.
+    pub(super) fn merge(&mut self, other: Self) -> usize {
+        self.counted += other.counted;
+        self.whole += other.whole;
+        self.fraction += other.fraction;
+        match other.extreme {
+            Some(extreme) => self.compare(extreme.value()),
+            None => 0,
+        }
+    }
+}
+
+impl From<Accumulator> for Aggregate {
+    fn from(accumulator: Accumulator) -> Self {
+        let Accumulator {
+            operation,
+            counted,
+            whole,
+            fraction,
+            extreme,
+        } = accumulator;
+        let value = match operation {
+            Operation::Sum if counted == 0 => serde_json::Value::Null,
+            Operation::Sum => match i64::try_from(whole) {
+                Ok(whole) if fraction == 0.0 => whole.into(),
+                _ => (whole as f64 + fraction).into(),
+            },
+            _ => extreme.map_or(serde_json::Value::Null, |extreme| extreme.to_json()),
+        };
+        Self {
+            operation,
+            value,
+            counted,
+        }
+    }
+}

@@ -27,6 +27,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     requests::overload::EXPERIMENT,
     recovery::outage::EXPERIMENT,
     recovery::healing::EXPERIMENT,
+    recovery::members::EXPERIMENT,
     recovery::tombstone_gc::EXPERIMENT,
     engine::range::EXPERIMENT,
 ];

@@ -5,8 +5,12 @@
 //! time of the nodes per request is reported too. A failed measurement is kept
 //! as text, which the page reports; only a stop ends the experiment.
 
+mod growing_sum;
 pub(crate) mod matrix;
+pub(crate) mod phases;
 pub(crate) mod profile;
+
+pub(crate) use growing_sum::GrowingSum;
 
 use crate::Error;
 use crate::context::ExperimentContext;

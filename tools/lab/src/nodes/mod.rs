@@ -23,6 +23,7 @@ use crate::Error;
 use crate::context::ExperimentContext;
 use ports::free_ports;
 use std::ffi::OsString;
+use std::path::Path;
 use tempfile::TempDir;
 
 /// The layout of a cluster.
@@ -54,7 +55,7 @@ pub(crate) struct LabCluster {
     // The fields are dropped in this order, so no node writes to the folder
     // while it is removed.
     pub(crate) nodes: Vec<LabNode>,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl LabCluster {
@@ -72,48 +73,16 @@ impl LabCluster {
             .tempdir()
             .map_err(Error::system("a temporary folder"))?;
         let ports = free_ports(layout.nodes)?;
-        let name = |index: usize| format!("node-{}", index + 1);
         let url = |index: usize| format!("http://127.0.0.1:{}", ports[index]);
         let members: Vec<String> = (0..layout.nodes)
             .map(|index| format!("{}={}", name(index), url(index)))
             .collect();
-        let nodes = (0..layout.nodes).map(|index| {
-            let data = folder.path().join(name(index));
-            let mut arguments: Vec<OsString> = vec![
-                "serve".into(),
-                "--until-stdin-closes".into(),
-                "--url".into(),
-                url(index).into(),
-                "--cluster".into(),
-                members.join(",").into(),
-                "--data".into(),
-                data.clone().into(),
-                "--memory".into(),
-                layout.memory.into(),
-                "--log".into(),
-                "warn".into(),
-            ];
-            if !layout.options.contains(&"--threads") {
-                let threads = (context.cores() / layout.nodes).max(1);
-                arguments.extend(["--threads".into(), threads.to_string().into()]);
-            }
-            if context.has_profiles() {
-                arguments.push("--debug-endpoints".into());
-            }
-            arguments.extend(layout.options.iter().map(OsString::from));
-            LabNode {
-                name: name(index),
-                url: url(index),
-                program: context.program().to_owned(),
-                arguments,
-                data,
-                log: folder.path().join(format!("{}.log", name(index))),
-                process: None,
-            }
-        });
+        let members = ["--cluster".into(), members.join(",").into()];
+        let nodes = (0..layout.nodes)
+            .map(|index| new_node(context, layout, folder.path(), index, url(index), &members));
         let mut cluster = Self {
             nodes: nodes.collect(),
-            _folder: folder,
+            folder,
         };
         for node in &mut cluster.nodes {
             node.start()?;
@@ -125,6 +94,29 @@ impl LabCluster {
             node.wait_until_complete(context)?;
         }
         Ok(cluster)
+    }
+
+    /// Starts another node, as the last one, with an empty folder. It waits to join.
+    ///
+    /// # Errors
+    /// There is no port for it, or it cannot be started.
+    pub(crate) fn add(
+        &mut self,
+        context: &ExperimentContext<'_>,
+        layout: ClusterLayout<'_>,
+    ) -> Result<(), Error> {
+        let index = self.nodes.len();
+        let url = format!("http://127.0.0.1:{}", free_ports(1)?[0]);
+        let joins = [
+            "--name".into(),
+            name(index).into(),
+            "--join".into(),
+            self.nodes[0].url().into(),
+        ];
+        let mut node = new_node(context, layout, self.folder.path(), index, url, &joins);
+        node.start()?;
+        self.nodes.push(node);
+        Ok(())
     }
 
     /// The URLs of all nodes, as targets of a load.
@@ -142,6 +134,53 @@ impl LabCluster {
             all += node.usage();
         }
         all
+    }
+}
+
+fn name(index: usize) -> String {
+    format!("node-{}", index + 1)
+}
+
+/// A node that has not been started; `cluster` are the options that say who the others are.
+fn new_node(
+    context: &ExperimentContext<'_>,
+    layout: ClusterLayout<'_>,
+    folder: &Path,
+    index: usize,
+    url: String,
+    cluster: &[OsString],
+) -> LabNode {
+    let name = name(index);
+    let data = folder.join(&name);
+    let mut arguments: Vec<OsString> = vec![
+        "serve".into(),
+        "--until-stdin-closes".into(),
+        "--url".into(),
+        url.clone().into(),
+        "--data".into(),
+        data.clone().into(),
+        "--memory".into(),
+        layout.memory.into(),
+        "--log".into(),
+        "warn".into(),
+    ];
+    arguments.extend_from_slice(cluster);
+    if !layout.options.contains(&"--threads") {
+        let threads = (context.cores() / layout.nodes).max(1);
+        arguments.extend(["--threads".into(), threads.to_string().into()]);
+    }
+    if context.has_profiles() {
+        arguments.push("--debug-endpoints".into());
+    }
+    arguments.extend(layout.options.iter().map(OsString::from));
+    LabNode {
+        log: folder.join(format!("{name}.log")),
+        program: context.program().to_owned(),
+        name,
+        url,
+        arguments,
+        data,
+        process: None,
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{MetricsSnapshot, Usage};
 use crate::context::ExperimentContext;
 use crate::{Error, http};
+use api::members::MembersPlan;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::ffi::OsString;
@@ -148,6 +149,35 @@ impl LabNode {
             200 | 202 => Ok(()),
             status => Err(Error::http(url, &format!("it answered {status}"))),
         }
+    }
+
+    /// Has its cluster change its members, as a query of `/v0/admin/members` says. Gives about how
+    /// many bytes will move, or none if the change is refused, because another one is under way or
+    /// a node is not heard yet.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub(crate) fn change_members(&self, query: &str) -> Result<Option<u64>, Error> {
+        let url = format!("{}/v0/admin/members?{query}", self.url);
+        let answer = http::post(&url, LONG_TIMEOUT)?;
+        if answer.status != 202 {
+            return Ok(None);
+        }
+        let plan: MembersPlan =
+            serde_json::from_str(&answer.body).map_err(|error| Error::http(url, &error))?;
+        Ok(Some(plan.moved_bytes.unwrap_or(0)))
+    }
+
+    /// Whether the change of members that it knows of has ended.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub(crate) fn has_stable_members(&self) -> Result<bool, Error> {
+        let url = format!("{}/v0/cluster", self.url);
+        let page = http::get(&url, Some("application/json"), ANSWER_TIMEOUT)?;
+        let page: Value =
+            serde_json::from_str(&page.body).map_err(|error| Error::http(url, &error))?;
+        Ok(page["members"]["phase"] == "stable")
     }
 
     /// Has it compact its store, and waits for the end.

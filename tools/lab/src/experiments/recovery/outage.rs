@@ -1,15 +1,15 @@
 //! What clients notice while a node is killed, frozen and recovers.
 
 use crate::context::ExperimentContext;
+use crate::measure::phases::phases;
 use crate::measure::profile::{self, FoldedProfile, ProfileKind};
 use crate::measure::{self, Measured};
 use crate::nodes::{ClusterLayout, LabCluster, LabNode, NodeEvent};
 use crate::page::{MarkdownTable, Page, text};
-use crate::{Error, Experiment, figures, statistics};
+use crate::{Error, Experiment, figures};
 use load::Run;
 use load::plan::{Operation, Plan, Rate};
 use load::report::{plot, units};
-use load::results::Second;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -111,60 +111,6 @@ fn hint_count(nodes: &[LabNode]) -> Result<u64, Error> {
     Ok(hints)
 }
 
-/// The part of a run between two events.
-struct OutagePhase<'a> {
-    name: &'a str,
-    seconds: &'a [Second],
-}
-
-/// The phases of a run, by its marks.
-fn phases(run: &Run) -> Vec<OutagePhase<'_>> {
-    let index = |at_seconds: f64| {
-        let seconds = &run.timeline;
-        seconds.partition_point(|second| second.at_seconds <= at_seconds)
-    };
-    let begins = std::iter::once((0, "all nodes up")).chain(
-        run.marks
-            .iter()
-            .map(|mark| (index(mark.at_seconds), mark.label.as_str())),
-    );
-    let begins: Vec<(usize, &str)> = begins.collect();
-    let ends = begins.iter().skip(1).map(|(begin, _)| *begin);
-    let ends = ends.chain([run.timeline.len()]);
-    begins
-        .iter()
-        .zip(ends)
-        .map(|((begin, name), end)| OutagePhase {
-            name,
-            seconds: run.timeline.get(*begin..end).unwrap_or_default(),
-        })
-        .collect()
-}
-
-impl OutagePhase<'_> {
-    fn failed(&self) -> u64 {
-        self.seconds.iter().map(|second| second.failed).sum()
-    }
-
-    fn max_ms(&self) -> Option<f64> {
-        self.seconds
-            .iter()
-            .map(|second| second.max_ms)
-            .reduce(f64::max)
-    }
-
-    /// The median of the p99 per second, without the first second, in which the
-    /// nodes notice the event.
-    fn p99_ms(&self) -> Option<f64> {
-        let later = self.seconds.get(1..).unwrap_or_default();
-        statistics::median(later.iter().map(|second| second.p99_ms))
-    }
-
-    fn first(&self) -> Option<&Second> {
-        self.seconds.first()
-    }
-}
-
 fn describe(page: &mut Page, outcome: &OutageResults) {
     page.keep_value("hints", units::count(outcome.hints));
     let seconds = outcome.heal_seconds.map_or(f64::NAN, |seconds| seconds);
@@ -186,7 +132,7 @@ fn describe(page: &mut Page, outcome: &OutageResults) {
             "achieved",
             figures::achieved_text(Some(&text::requested(run)), run),
         );
-        for phase in phases(run) {
+        for phase in phases(run, "all nodes up") {
             let first = phase.first();
             table.row([
                 phase.name.to_owned(),
@@ -203,35 +149,4 @@ fn describe(page: &mut Page, outcome: &OutageResults) {
     }
     page.keep_table("measured", table);
     page.data("samples", outcome);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::{marks, run, timeline};
-
-    fn outcome() -> OutageResults {
-        let mut run = run(100.0, 800, 5.0);
-        run.timeline = timeline(&[2.0, 2.0, 2.0, 50.0, 3.0, 4.0, 400.0, 2.0]);
-        run.timeline[3].failed = 7;
-        run.marks = marks([(3.0, "killed"), (6.0, "frozen")]);
-        OutageResults {
-            run: Ok(run),
-            hints: 0,
-            heal_seconds: Some(0.0),
-            frozen: FoldedProfile::parse(ProfileKind::Wait, 1.0, "queue;peers;answer 2000000000"),
-        }
-    }
-
-    #[test]
-    fn a_second_belongs_to_the_event_before_it() {
-        let outcome = outcome();
-        let run = outcome.run.as_ref().unwrap();
-        let lengths: Vec<(&str, usize)> = phases(run)
-            .iter()
-            .map(|phase| (phase.name, phase.seconds.len()))
-            .collect();
-        let expected = [("all nodes up", 3), ("killed", 3), ("frozen", 2)];
-        assert_eq!(lengths, expected);
-    }
 }

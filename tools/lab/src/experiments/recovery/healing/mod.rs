@@ -4,7 +4,7 @@ mod describe;
 mod story;
 
 use crate::context::ExperimentContext;
-use crate::measure::{self, Measured};
+use crate::measure::{self, GrowingSum, Measured};
 use crate::nodes::{ClusterLayout, LabCluster, NodeEvent, StoreComparison};
 use crate::page::Page;
 use crate::{Error, Experiment};
@@ -187,8 +187,8 @@ impl Observer {
         };
         observer.read(cluster);
         // What came before the story does not count.
-        observer.bytes.total = 0.0;
-        observer.cpu.total = 0.0;
+        observer.bytes.reset();
+        observer.cpu.reset();
         Ok(observer)
     }
 
@@ -208,8 +208,8 @@ impl Observer {
         self.observations.push(Observation {
             at_seconds,
             differing_keys: self.comparison.differing_keys(),
-            repair_bytes: self.bytes.total,
-            cpu_seconds: self.cpu.total,
+            repair_bytes: self.bytes.total(),
+            cpu_seconds: self.cpu.total(),
         });
         let is_healing = self.healing_began.is_some() && self.healed.is_none();
         // A node that has just been started may not answer yet.
@@ -217,36 +217,5 @@ impl Observer {
             self.healed = Some(at_seconds);
         }
         Ok(())
-    }
-}
-
-/// The sum of a counter over nodes, which begins at zero again when a node is restarted.
-#[derive(Clone, Debug, Default)]
-struct GrowingSum {
-    last: Vec<f64>,
-    total: f64,
-}
-
-impl GrowingSum {
-    fn add(&mut self, node: usize, value: f64) {
-        if self.last.len() <= node {
-            self.last.resize(node + 1, 0.0);
-        }
-        let last = std::mem::replace(&mut self.last[node], value);
-        self.total += if value >= last { value - last } else { value };
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_sum_goes_on_where_a_counter_begins_again() {
-        let mut sum = GrowingSum::default();
-        for (node, value) in [(0, 5.0), (1, 1.0), (0, 7.0), (0, 2.0), (1, 1.0)] {
-            sum.add(node, value);
-        }
-        assert_eq!(sum.total, 10.0);
     }
 }

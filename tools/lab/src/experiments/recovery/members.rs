@@ -97,7 +97,7 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
     measure::fill(context, &plan)?;
     let saturated = measure::run(context, &cluster, &plan)?.map_err(Error::Load)?;
     plan.rate = Rate::PerSecond((saturated.rate() * SHARE).clamp(1.0, RATE_MAX));
-    plan.seconds = context.effort().pick(15.0, 180.0, 900.0);
+    plan.seconds = context.effort().pick(40.0, 180.0, 900.0);
     let mut script = Script::new(context.effort().pick(1.0, 10.0, 30.0));
     let run = measure::run_with(context, &plan, |at_seconds| {
         let label = script.at_second(context, &mut cluster, layout, at_seconds)?;

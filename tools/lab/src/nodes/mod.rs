@@ -106,7 +106,11 @@ impl LabCluster {
         layout: ClusterLayout<'_>,
     ) -> Result<(), Error> {
         let index = self.nodes.len();
-        let url = format!("http://127.0.0.1:{}", free_ports(1)?[0]);
+        // The port of a node that is down is free, and yet its own.
+        let ports = free_ports(index + 1)?.into_iter();
+        let mut urls = ports.map(|port| format!("http://127.0.0.1:{port}"));
+        let is_new = |url: &String| self.nodes.iter().all(|node| node.url() != url);
+        let url = urls.find(is_new).unwrap_or_default();
         let joins = [
             "--name".into(),
             name(index).into(),

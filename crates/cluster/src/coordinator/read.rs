@@ -475,7 +475,7 @@ impl Read {
     }
 
     /// Whether the replicas of a list suffice for a reply. Once a majority holds the freshest
-    /// version, the answer of a replica that cannot be repaired counts as well.
+    /// version, the answer of a replica whose store cannot take it counts as well.
     fn may_reply_by(&self, group: Group<'_>, copies: u8) -> bool {
         let Replicas { ack, from } = self.quorum.replicas();
         let progress = self.progress.as_slice();
@@ -485,7 +485,7 @@ impl Read {
         let left_alone = left_alone.count() as u8;
         let fresh = group.count(progress, ReadProgress::is_fresh);
         let spared = if fresh > from / 2 {
-            group.count(progress, ReadProgress::is_unrepaired)
+            group.count(progress, ReadProgress::is_unable)
         } else {
             0
         };

@@ -55,9 +55,14 @@ impl ReadProgress {
         }
     }
 
-    /// Whether it has answered with an older version, and could not be repaired.
-    pub(super) fn is_unrepaired(&self) -> bool {
-        matches!(self, Self::Unrepaired(_))
+    /// Whether it has answered with an older version, and has said that it cannot store a newer one now.
+    /// One that is silent says nothing: it may hold another version above that one, for which the
+    /// write of that one takes a second timestamp.
+    pub(super) fn is_unable(&self) -> bool {
+        matches!(
+            self,
+            Self::Unrepaired(Miss::Full | Miss::Failed | Miss::Undecided | Miss::Obsolete { .. })
+        )
     }
 
     /// Whether it is being repaired.

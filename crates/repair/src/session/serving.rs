@@ -245,8 +245,14 @@ impl RepairWorker {
         let incarnation = self.incarnation();
         let greatest_seen = environment.timestamps.greatest();
         let begin = self.in_background(move |own| own.begin(session, epoch, incarnation));
-        let begun = begin.await.ok_or(RepairAnswer::Failed)?;
-        let Known { reach, bounds } = begun.ok_or_else(|| self.other_epoch())?;
+        let begun = begin.await;
+        let Some(Some(Known { reach, bounds })) = begun else {
+            // The store has begun it, and others would wait for its end.
+            if let SessionId::Full(token) = session {
+                environment.store_side.abandoned(token);
+            }
+            return Err(begun.map_or(RepairAnswer::Failed, |_| self.other_epoch()));
+        };
         self.sessions.record.began(session);
         Ok(RepairAnswer::Begun {
             greatest_seen,

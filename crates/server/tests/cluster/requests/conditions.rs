@@ -126,8 +126,11 @@ fn an_outcome_that_is_not_known_is_called_so() {
     );
     // The first write of the log is the promise and the second one the version, unless the node
     // writes anything else meanwhile.
-    let unknown = (0..20).find_map(|attempt| {
-        let target = format!("/v0/entity?id=k{attempt}&replicas=2/2");
+    let mut attempts = 0;
+    let mut unknown = None;
+    until("an outcome is unknown", || {
+        attempts += 1;
+        let target = format!("/v0/entity?id=k{attempts}&replicas=2/2");
         let is_log = |call, path: &std::path::Path| {
             call == Call::Write && path.extension().is_some_and(|end| end == "wal")
         };
@@ -135,8 +138,8 @@ fn an_outcome_that_is_not_known_is_called_so() {
         faulty.arm(second.only(is_log));
         let put = put_if(&mut cluster.client(0), &target, "if-none-match: *", "v");
         faulty.heal();
-        let is_unknown = put.status == 504 && put.json()["outcome"] == "unknown";
-        is_unknown.then_some(put)
+        unknown = (put.status == 504 && put.json()["outcome"] == "unknown").then_some(put);
+        unknown.is_some()
     });
     let put = unknown.unwrap();
     let problem = put.json();

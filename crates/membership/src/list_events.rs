@@ -185,7 +185,7 @@ impl MembershipState {
             );
             self.confirmation = Confirmation::Learner { is_outdated: false };
             self.last_loss = draw_loss(random);
-            self.lists.lose_votes();
+            self.lists.lose_votes(own.id());
         }
         self.lists.next.list = Some(Arc::new(list.clone()));
         self.versions.change();

@@ -75,10 +75,12 @@ impl Lists {
         self.durable.as_ref()
     }
 
-    /// The store may have lost what it has promised and accepted, and what it was made equal with.
-    pub(crate) fn lose_votes(&mut self) {
+    /// The store of `own`, this node, may have lost what it has promised and accepted, and what it was
+    /// made equal with.
+    pub(crate) fn lose_votes(&mut self, own: NodeId) {
         self.next.lacks_votes = true;
         self.own.equal_with = NodeSet::default();
+        self.reports.record(own, self.own);
     }
 
     /// What each member has reported.

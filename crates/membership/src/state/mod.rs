@@ -311,7 +311,7 @@ impl MembershipState {
         let in_file = |of: &Confirmation| (of.stored(), of.unaware().cloned(), of.is_outdated());
         if self.confirmation.replica_state() == ReplicaState::Learner {
             self.last_loss = draw_loss(random);
-            self.lose_votes();
+            self.lists.lose_votes(own.id());
         }
         if in_file(&self.confirmation) != in_file(&before)
             || self.confirmation.replica_state() == ReplicaState::Learner
@@ -340,17 +340,12 @@ impl MembershipState {
         true
     }
 
-    /// The store may have lost what it has promised and accepted, and what it was made equal with.
-    fn lose_votes(&mut self) {
-        self.lists.lose_votes();
-    }
-
     /// Makes the store a learner, because it is behind a GC threshold; `random` draws the number
     /// of the loss.
     pub(crate) fn fall_behind(&mut self, own: &OwnStore, random: &dyn Random) {
         self.confirmation = Confirmation::Learner { is_outdated: false };
         self.last_loss = draw_loss(random);
-        self.lose_votes();
+        self.lists.lose_votes(own.id());
         self.versions.change();
         self.note_losses(own);
         tracing::error!(

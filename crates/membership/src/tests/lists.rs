@@ -252,3 +252,29 @@ fn a_list_that_was_forced_is_taken_by_those_who_are_left() {
     a.take(&forced(&list, &["b"], 32));
     assert!(a.membership.is_removed());
 }
+
+/// They were shown about what the store has lost since. Neither its peers nor its own driver of the
+/// change may go by them.
+#[test]
+fn a_store_that_loses_something_has_no_facts_any_more() {
+    let folders = voters();
+    let [of_a, of_b, of_c] = &folders;
+    let (a, b, c) = (
+        start("a", of_a, 1),
+        start("b", of_b, 2),
+        start("c", of_c, 3),
+    );
+    connect([&a, &b, &c]);
+    let change = copying(&a.list(), 9);
+    a.take(&change);
+    let facts = || {
+        let state = lock(&a.membership.inner.state);
+        let own = state.lists.reports().of(id_of("a"));
+        [own, state.lists.report().member].map(|report| report.equal_with)
+    };
+    let others = NodeSet::from_iter([id_of("b"), id_of("c")]);
+    a.membership.set_facts(change.change(), others);
+    assert_eq!(facts(), [others; 2]);
+    a.membership.fall_behind().unwrap();
+    assert_eq!(facts(), [NodeSet::default(); 2]);
+}

@@ -400,6 +400,49 @@ async fn restore(world: &World, number: HostNumber, copy: Copy) {
     world.start(number);
 }
 
+/// A replica has promised, and is an older copy of itself when the version comes. It still keeps the
+/// promise, and has lost whatever else it was told since.
+#[test]
+fn what_a_store_accepts_that_does_not_count_does_not_count() {
+    // Nobody settles a promise meanwhile where requests are given so much time.
+    let timeout = Duration::from_secs(60);
+    run(Scenario { timeout, ..calm() }, async |world| {
+        let (key, replicas) = key_without(&world, 3);
+        let [copied, late, silent] = replicas[..] else {
+            unreachable!("there are three");
+        };
+        let first = applied(write_if(&world.hosts[3], key, Some("first"), None)).await;
+        until("all hold it", || {
+            let holds = |replica: &usize| world.hosts[*replica].held(key).unwrap().is_some();
+            replicas.iter().all(holds)
+        })
+        .await;
+        world.network.cut(3, silent);
+        world.network.cut(silent, 3);
+        // The second promise reaches the coordinator once the other store is back. No silence is so
+        // long that the coordinator takes that replica for dead.
+        for ms in [150, 300, 450] {
+            world.network.set_delay(3, late, &(ms..=ms));
+            sleep(Duration::from_secs(1)).await;
+        }
+        let second = write_if(&world.hosts[3], key, Some("second"), Some(first));
+        let host = &world.hosts[copied];
+        until("it has promised", || host.promises_kept() > 0).await;
+        // Its answer arrives.
+        sleep(LOOK_PERIOD).await;
+        restore(&world, copied, host.copy_disk()).await;
+        assert!(host.promises_kept() > 0, "the copy has the promise");
+        let second = answer(second).await;
+        assert!(
+            matches!(second, ConditionalAnswer::Unknown(_)),
+            "one of three has accepted it: {second:?}"
+        );
+        let held = host.held(key).unwrap().unwrap();
+        assert_eq!(held.value_bytes(), b"second", "it is stored all the same");
+        assert_eq!(host.is_voter(), Some(false));
+    });
+}
+
 /// Nobody would end the promise of a store that does not count: what others settle it hears of only
 /// once it is rebuilt, and what is to rebuild it may lie below the promise.
 #[test]

@@ -1,8 +1,9 @@
 //! Conditional writes go on while the list of members changes.
 
-use super::{ASKED, KEYS, LEAVER, four, leave, order, serves, until_formed, until_list};
+use super::{ASKED, KEYS, LEAVER, four, leave, list_at, order, serves, until_formed, until_list};
 use crate::host::{Crash, key_bytes};
 use crate::network::HostNumber;
+use crate::scenario::Scenario;
 use crate::world::World;
 use crate::world::staged::{run, until};
 use bytes::Bytes;
@@ -150,5 +151,42 @@ fn what_a_coordinator_leaves_behind_in_a_change_is_settled_by_both_lists() {
             (world.hosts.iter()).all(|host| host.promises_kept() == 0)
         })
         .await;
+    });
+}
+
+/// A coordinator ends between prepare and accept while the data is copied. Nobody else would end the
+/// promises of those that only the new list has.
+#[test]
+fn what_a_coordinator_leaves_behind_is_settled_before_the_change_goes_on() {
+    let scenario = Scenario {
+        timeout: Duration::from_secs(30),
+        ..four()
+    };
+    run(scenario, async |world| {
+        until_formed(&world).await;
+        order(&world, leave(LEAVER, false)).await.unwrap();
+        until_list(&world, &[0, 1, 2, LEAVER], 1, Phase::Copying).await;
+        let replicas = |key: &u64| world.preference_list(&key_bytes(*key), 3);
+        let moves = |key: &u64| replicas(key).iter().any(|node| node.index() == LEAVER);
+        let key = (0..KEYS).find(moves).unwrap();
+        let coordinator = replicas(&key)[0].index();
+        let others = (0..4).filter(|host| *host != coordinator);
+        for other in others.clone() {
+            world.network.set_delay(other, coordinator, &(150..=150));
+        }
+        let value = Some(Bytes::from_static(b"value"));
+        let _lost = world.hosts[coordinator].write_if(key_bytes(key), value, None, PAIR);
+        until("all others have promised", || {
+            let mut others = others.clone();
+            others.all(|host| world.hosts[host].promises_kept() > 0)
+        })
+        .await;
+        world.hosts[coordinator].crash(Crash::Kill);
+        world.start(coordinator);
+        until("no promise is kept", || {
+            (world.hosts.iter()).all(|host| host.promises_kept() == 0)
+        })
+        .await;
+        assert_eq!(list_at(&world.hosts[ASKED]), Some((1, Phase::Copying)));
     });
 }

@@ -1,5 +1,5 @@
 //! What fails while the list of members changes: members that are down, joiners that die, a cluster
-//! that is cut in two, and a node that was declared dead and runs on.
+//! that is cut in two, a node that was declared dead and runs on, and sessions of other lists.
 
 use super::joins::{ALL, JOINER, MEMBERS, begin, join, three_and_one};
 use super::{
@@ -7,11 +7,13 @@ use super::{
 };
 use crate::host::Crash;
 use crate::network::HostNumber;
+use crate::scenario::Scenario;
 use crate::world::World;
 use crate::world::staged::{run, until};
 use checker::{Action, Outcome, Request};
+use cluster::comparison::RepairKind;
 use cluster::layout::Phase;
-use cluster::{NodeId, Replicas};
+use cluster::{Epoch, NodeId, Replicas};
 use node::{ChangeOrder, ChangeRefusal};
 use std::time::Duration;
 use tokio::time::sleep;
@@ -148,5 +150,54 @@ fn a_node_that_was_declared_dead_and_runs_on_is_served_by_nobody() {
         serves(&world, &[0, 1, 2]).await;
         let list = world.hosts[0].changes().unwrap().list.unwrap();
         assert!(list.named(&name_of(LEAVER)).is_none());
+    });
+}
+
+/// What old members acknowledge by the old list alone would come behind the comparison.
+#[test]
+fn no_node_takes_part_in_a_session_of_a_change_that_it_has_not_reported() {
+    let scenario = Scenario {
+        timeout: Duration::from_secs(3),
+        ..four()
+    };
+    run(scenario, async |world| {
+        until_formed(&world).await;
+        serves(&world, &[0]).await;
+        order(&world, leave(LEAVER, false)).await.unwrap();
+        until_list(&world, &[0, 1, 2, LEAVER], 1, Phase::Copying).await;
+        // An operator does not wait for that.
+        world.hosts[ASKED].order_repair(RepairKind::Full);
+        until("a session has shown something", || {
+            world.hosts.iter().any(|host| host.facts().is_some())
+        })
+        .await;
+        for (number, host) in world.hosts.iter().enumerate() {
+            let own = NodeId::new(number as u8);
+            let reported = host.changes().unwrap().reported;
+            let epoch = reported.get(own).map(|report| report.epoch);
+            assert_eq!(epoch, Some(Epoch::new(1)), "node {number}");
+        }
+    });
+}
+
+/// What was acknowledged between two changes is not among what sessions of the first one have shown.
+#[test]
+fn a_change_goes_by_the_facts_of_no_earlier_one() {
+    run(four(), async |world| {
+        until_formed(&world).await;
+        order(&world, leave(LEAVER, false)).await.unwrap();
+        until_list(&world, &[0, 1, 2, LEAVER], 2, Phase::Settling).await;
+        world.hosts[2].crash(Crash::Kill);
+        order(&world, ChangeOrder::Abort).await.unwrap();
+        until_list(&world, &[0, 1, LEAVER], 3, Phase::Aborting).await;
+        world.start(2);
+        until_list(&world, &[0, 1, 2, LEAVER], 4, Phase::Stable).await;
+        serves(&world, &[0, 3]).await;
+        order(&world, leave(LEAVER, false)).await.unwrap();
+        until_list(&world, &[0, 1, 2], 7, Phase::Stable).await;
+        for host in &world.hosts[..3] {
+            let facts = host.facts().unwrap();
+            assert_eq!(facts.change, Epoch::new(5), "node {}", host.number());
+        }
     });
 }

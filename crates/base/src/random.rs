@@ -51,7 +51,7 @@ fn os_random() -> io::Result<u64> {
     }
 }
 
-/// Random numbers from a seed, for tests and simulations (SplitMix64: Steele, Lea and
+/// Random numbers from a seed, for tests, simulations, and samples of what happens (SplitMix64: Steele, Lea and
 /// Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
 #[derive(Debug)]
 pub struct SeededRandom {

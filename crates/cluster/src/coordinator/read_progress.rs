@@ -55,9 +55,13 @@ impl ReadProgress {
         }
     }
 
-    /// Whether it has answered with an older version, and has said that it cannot store a newer one now.
-    /// One that is silent says nothing: it may hold another version above that one, for which the
-    /// write of that one takes a second timestamp.
+    /// Whether it has answered with an older version, and its store can take no other one: its disk is
+    /// full or fails, or the version is below its closed timestamp, so that its write ended long ago.
+    ///
+    /// Any other replica that was not repaired may hold a version above this one, for which the write
+    /// of this one takes a second timestamp: then two reads might return it, with another version
+    /// in between. The same is possible if a disk has filled up within this read, after
+    /// both came in; that is the price of reads on a full disk.
     pub(super) fn is_unable(&self) -> bool {
         matches!(
             self,

@@ -33,6 +33,11 @@ impl ServerConfig {
              the same network, which can pass them on over TLS",
         )?;
         check(
+            "otlp_endpoint",
+            collector.is_none_or(|collector| collector.port() != 0),
+            "no collector listens on port 0: give the port for OTLP over HTTP, which is 4318 by default",
+        )?;
+        check(
             "trace_sample",
             (0.0..=1.0).contains(&self.trace_sample),
             "it is a share from 0 to 1",

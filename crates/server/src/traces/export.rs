@@ -46,7 +46,7 @@ const FLUSH_MAX: Duration = Duration::from_millis(500);
 /// What became of spans.
 #[derive(Debug, Default)]
 pub(crate) struct ExportCounts {
-    /// The collector took them.
+    /// The collector has accepted their batch.
     pub(crate) exported: AtomicU64,
     /// They did not fit into the queue.
     pub(crate) queue_full: AtomicU64,
@@ -181,13 +181,28 @@ impl Work {
             () = sending => {}
             _ = stopped => {}
         }
-        // A batch that was being sent is sent once more; a collector knows its spans by their IDs.
-        while let Ok(more) = spans.try_recv() {
-            self.batch.extend(more);
+        if timeout(FLUSH_MAX, self.flush(&mut spans)).await.is_err() {
+            while let Ok(more) = spans.try_recv() {
+                self.batch.extend(more);
+            }
+            self.settle(false);
         }
-        if !self.batch.is_empty() {
-            let sent = timeout(FLUSH_MAX, self.post(self.body())).await;
-            self.settle(matches!(sent, Ok(Ok(()))));
+    }
+
+    /// Sends what waits, each batch once. One that was being sent is sent once more; a collector
+    /// knows its spans by their IDs.
+    async fn flush(&mut self, spans: &mut mpsc::Receiver<Vec<Span>>) {
+        loop {
+            while self.batch.len() < BATCH_SPANS
+                && let Ok(more) = spans.try_recv()
+            {
+                self.batch.extend(more);
+            }
+            if self.batch.is_empty() {
+                return;
+            }
+            let sent = self.post(self.body()).await;
+            self.settle(sent.is_ok());
         }
     }
 
@@ -261,8 +276,7 @@ impl Work {
     /// Sends a body.
     async fn post(&self, body: Bytes) -> Result<(), NotTaken> {
         let (host, port) = (self.collector.host(), self.collector.port());
-        let name = host.trim_start_matches('[').trim_end_matches(']');
-        let addresses = self.resolver.addresses(name, port).await?;
+        let addresses = self.resolver.addresses(host, port).await?;
         let socket = dial::connect(&addresses).await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(socket)).await?;
         let connection = tokio::spawn(connection);
@@ -276,12 +290,13 @@ impl Work {
             })?;
         let answer = sender.send_request(request).await;
         connection.abort();
-        verdict(answer?.status())
+        check_status(answer?.status())
     }
 }
 
-/// What the status of a collector's answer says.
-fn verdict(status: StatusCode) -> Result<(), NotTaken> {
+/// Whether the collector has accepted the batch. What it drops of a batch that it accepts
+/// (`partial_success`) is not looked at.
+fn check_status(status: StatusCode) -> Result<(), NotTaken> {
     if status.is_success() {
         return Ok(());
     }

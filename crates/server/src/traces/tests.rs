@@ -75,3 +75,9 @@ fn times_of_spans_are_as_far_apart_as_those_of_the_clock() {
         times.now_unix_ns - 1_500_000
     );
 }
+
+#[test]
+fn a_method_that_nobody_knows_is_not_kept() {
+    assert_eq!(method_of("GET"), ("GET", "GET"));
+    assert_eq!(method_of(&"X".repeat(60_000)), ("_OTHER", "HTTP"));
+}

@@ -23,6 +23,7 @@ use crate::Error;
 use crate::context::ExperimentContext;
 use ports::free_ports;
 use std::ffi::OsString;
+use std::io;
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -110,7 +111,9 @@ impl LabCluster {
         let ports = free_ports(index + 1)?.into_iter();
         let mut urls = ports.map(|port| format!("http://127.0.0.1:{port}"));
         let is_new = |url: &String| self.nodes.iter().all(|node| node.url() != url);
-        let url = urls.find(is_new).unwrap_or_default();
+        let url = urls.find(is_new);
+        let url =
+            url.ok_or_else(|| Error::system("a free port")(io::ErrorKind::AddrInUse.into()))?;
         let joins = [
             "--name".into(),
             name(index).into(),

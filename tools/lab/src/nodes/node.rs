@@ -152,16 +152,19 @@ impl LabNode {
     }
 
     /// Has its cluster change its members, as a query of `/v0/admin/members` says. Gives about how
-    /// many bytes will move, or none if the change is refused, because another one is under way or
+    /// many bytes will move, or none if the change is refused for now, because another one is under way or
     /// a node is not heard yet.
     ///
     /// # Errors
-    /// It does not answer.
+    /// It does not answer, or something else is wrong.
     pub(crate) fn change_members(&self, query: &str) -> Result<Option<u64>, Error> {
         let url = format!("{}/v0/admin/members?{query}", self.url);
-        let answer = http::post(&url, LONG_TIMEOUT)?;
-        if answer.status != 202 {
-            return Ok(None);
+        let answer = http::post(&url, ANSWER_TIMEOUT)?;
+        match answer.status {
+            202 => {}
+            // Refused, or not decided.
+            409 | 504 => return Ok(None),
+            _ => return Err(Error::http(url, &answer.body)),
         }
         let plan: MembersPlan =
             serde_json::from_str(&answer.body).map_err(|error| Error::http(url, &error))?;

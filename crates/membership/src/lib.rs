@@ -257,6 +257,7 @@ impl Membership {
         let schedule = {
             let mut state = lock(&self.inner.state);
             state.follow(layout.members());
+            self.inner.publish(&state);
             state.versions.schedule_write()
         };
         if schedule {
@@ -545,7 +546,7 @@ impl Membership {
         lock(&self.inner.state).possible_loss.report.clone()
     }
 
-    fn change_confirmation(&self, peer: NodeId, change: impl FnOnce(&mut Confirmation, usize)) {
+    fn change_confirmation(&self, peer: NodeId, change: impl FnOnce(&mut Confirmation, &[NodeId])) {
         let schedule = {
             let mut state = lock(&self.inner.state);
             self.inner.change_confirmation(&mut state, peer, change);
@@ -576,7 +577,7 @@ impl MembershipInner {
         &self,
         state: &mut MembershipState,
         peer: NodeId,
-        change: impl FnOnce(&mut Confirmation, usize),
+        change: impl FnOnce(&mut Confirmation, &[NodeId]),
     ) {
         let random = &*self.environment.random;
         if state.change_confirmation(&self.own, peer, random, change) {

@@ -292,8 +292,8 @@ impl Confirmation {
         }
     }
 
-    /// Takes what a peer remembers of the store; there are `peers` peers in all.
-    pub fn hear(&mut self, peer: NodeId, judgement: Judgement, peers: usize) {
+    /// Takes what a peer remembers of the store; `peers` are all of them.
+    pub fn hear(&mut self, peer: NodeId, judgement: Judgement, peers: &[NodeId]) {
         match (&mut *self, judgement) {
             (Self::ForcedVoter { were_unaware, .. }, Judgement::Outdated | Judgement::Another)
                 if were_unaware.contains(&peer) => {}
@@ -308,13 +308,11 @@ impl Confirmation {
     }
 
     /// Notes that a peer durably remembers the present start.
-    pub fn remembered_by(&mut self, peer: NodeId, peers: usize) {
+    pub fn remembered_by(&mut self, peer: NodeId, peers: &[NodeId]) {
         match self {
             Self::Starting { remembered_by } => {
                 remembered_by.insert(peer);
-                if remembered_by.len() == peers {
-                    *self = Self::Voter;
-                }
+                self.settle(peers);
             }
             Self::ForcedVoter { unaware, .. } => {
                 unaware.remove(&peer);
@@ -335,12 +333,23 @@ impl Confirmation {
     }
 
     /// Notes that a peer was heard, or cannot be reached.
-    pub fn consulted(&mut self, peer: NodeId, peers: usize) {
+    pub fn consulted(&mut self, peer: NodeId, peers: &[NodeId]) {
         if let Self::Returning { consulted } = self {
             consulted.insert(peer);
-            if consulted.len() == peers {
-                *self = Self::Voter;
-            }
+            self.settle(peers);
+        }
+    }
+
+    /// The store counts once it waits for none of its peers, who may be others than before: one
+    /// that has left has no say.
+    pub fn settle(&mut self, peers: &[NodeId]) {
+        if let Self::Starting {
+            remembered_by: heard,
+        }
+        | Self::Returning { consulted: heard } = self
+            && peers.iter().all(|peer| heard.contains(peer))
+        {
+            *self = Self::Voter;
         }
     }
 

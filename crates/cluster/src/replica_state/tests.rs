@@ -4,7 +4,9 @@ fn node(number: u8) -> NodeId {
     NodeId::new(number)
 }
 
-const PEERS: usize = 2;
+fn peers() -> [NodeId; 2] {
+    [node(1), node(2)]
+}
 
 #[test]
 fn a_store_is_judged_by_its_starts_and_then_by_its_count() {
@@ -87,18 +89,41 @@ fn one_peer_that_speaks_against_a_store_outweighs_all_others() {
         Confirmation::returning(3),
         Confirmation::Voter,
     ] {
-        store.hear(node(1), Judgement::Same, PEERS);
-        store.hear(node(2), Judgement::Another, PEERS);
+        store.hear(node(1), Judgement::Same, &peers());
+        store.hear(node(2), Judgement::Another, &peers());
         assert_eq!(store.replica_state(), ReplicaState::Learner);
         assert!(!store.is_outdated());
-        store.hear(node(1), Judgement::Outdated, PEERS);
+        store.hear(node(1), Judgement::Outdated, &peers());
         assert!(store.is_outdated());
         // What others say does not take it back.
         for judgement in [Judgement::New, Judgement::Same, Judgement::Another] {
-            store.hear(node(2), judgement, PEERS);
-            store.consulted(node(2), PEERS);
-            store.remembered_by(node(2), PEERS);
+            store.hear(node(2), judgement, &peers());
+            store.consulted(node(2), &peers());
+            store.remembered_by(node(2), &peers());
             assert!(store.is_outdated());
         }
     }
+}
+
+#[test]
+fn a_store_does_not_wait_for_a_peer_that_has_left() {
+    for before in [Confirmation::new(4), Confirmation::returning(4)] {
+        let all = [node(1), node(2), node(3)];
+        let heard = |store: &mut Confirmation, peer, peers: &[NodeId]| {
+            store.consulted(peer, peers);
+            store.remembered_by(peer, peers);
+        };
+        let mut store = before;
+        heard(&mut store, node(1), &all);
+        heard(&mut store, node(3), &all);
+        // Whoever has left counts for nobody who stays.
+        store.settle(&all[..2]);
+        assert_eq!(store.replica_state(), ReplicaState::Starting);
+        heard(&mut store, node(2), &all[..2]);
+        assert_eq!(store, Confirmation::Voter);
+    }
+    let mut store = Confirmation::returning(3);
+    store.consulted(node(1), &peers());
+    store.settle(&[node(1)]);
+    assert_eq!(store, Confirmation::Voter);
 }

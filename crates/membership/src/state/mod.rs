@@ -233,6 +233,8 @@ impl MembershipState {
             let make = || PeerRecord::of_joined(list, node);
             self.peers.get_or_insert_with(node, make);
         }
+        let peers: Vec<NodeId> = members.peers().collect();
+        self.confirmation.settle(&peers);
         self.versions.change();
     }
 
@@ -299,12 +301,12 @@ impl MembershipState {
         own: &OwnStore,
         peer: NodeId,
         random: &dyn Random,
-        change: impl FnOnce(&mut Confirmation, usize),
+        change: impl FnOnce(&mut Confirmation, &[NodeId]),
     ) -> bool {
         let before = self.confirmation.clone();
         let layout = own.layout();
-        let peers = usize::from(layout.members().count()) - 1;
-        change(&mut self.confirmation, peers);
+        let peers: Vec<NodeId> = layout.members().peers().collect();
+        change(&mut self.confirmation, &peers);
         if self.confirmation == before {
             return false;
         }

@@ -1,7 +1,7 @@
 //! What may be lost with the stores that are learners at the same time, in words for the operator.
 
 use super::{Lost, MembershipState, OwnStore};
-use cluster::{LostStore, NodeId, PossibleLoss, ReplicaState};
+use cluster::{LostStore, Members, NodeId, PossibleLoss, ReplicaState};
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -124,6 +124,15 @@ impl MembershipState {
             report.is_over = lost.is_empty();
         }
         self.possible_loss.lost = lost;
+    }
+
+    /// A store of a node that has left concerns nobody any more, whatever it lacks.
+    pub(crate) fn forget_losses_of_left(&mut self, members: &Members) {
+        let lost = &mut self.possible_loss.lost;
+        lost.retain(|node| members.contains(*node));
+        if let Some(report) = &mut self.possible_loss.report {
+            report.is_over = lost.is_empty();
+        }
     }
 
     fn lost_store(&self, node: NodeId, is_own_lost: bool) -> LostStore {

@@ -235,6 +235,7 @@ impl MembershipState {
         }
         let peers: Vec<NodeId> = members.peers().collect();
         self.confirmation.settle(&peers);
+        self.forget_losses_of_left(members);
         self.versions.change();
     }
 

@@ -164,3 +164,17 @@ fn a_store_that_lost_the_power_does_not_say_how_much() {
     assert!(shake_hands(&node_a, &node_b));
     assert_eq!(told(&node_b), some(&["a"], 0, true, false));
 }
+
+#[test]
+fn what_a_node_lacked_that_has_left_concerns_nobody() {
+    let [a, _b, _c] = voters();
+    let node_a = start("a", &a, 1);
+    let lost = Folder::new();
+    let node_c = start("c", &lost, 9);
+    assert!(shake_hands(&node_c, &node_a));
+    let is_over = || node_a.membership.loss_report().map(|report| report.is_over);
+    assert_eq!(is_over(), Some(false));
+    let left = Layout::founding(members("a", &["a", "b"]));
+    node_a.membership.follow(&left);
+    assert_eq!(is_over(), Some(true));
+}

@@ -15,7 +15,8 @@
 //! (see [`Write`](super::Write)). A replica that held something newer, or does not know, is asked
 //! once more, and the read continues with its new answer. So a read never returns a version of its
 //! pair that fewer than `ack` replicas ack, and the write of such a version may still take a second
-//! timestamp.
+//! timestamp. The exception is a replica whose store can take nothing: it counts once a majority
+//! holds the version.
 //!
 //! **Copies.** A version that was written for `c` copies belongs on the first `c` replicas of the
 //! preference list. Answers of the other replicas count as they are, and those replicas are not

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// How many seeds run by default.
 const SEEDS: u64 = 200;
 
-/// Seeds that run by default as well, because each has found something that no other test finds: a
+/// Seeds that run by default as well, because each has found what no other test found then: a
 /// node that gains keys refuses what lies below the GC threshold (3195), a repair session whose
 /// coordinator has left the cluster keeps others waiting (3211, 3482), so does one that a store begins
 /// while its list of members changes (5764), a read counts a replica that was silent when it was

@@ -3,7 +3,7 @@
 
     KVORUM=target/release/kvorum clients/testing/nodes.py [--trust]
 
-It starts `kvorum dev` on free ports, in a temporary folder, and prints one line of JSON once all
+It starts `kvorum dev` on ports that it holds, in a temporary folder, and prints one line of JSON once all
 nodes are ready: `urls`; with `--trust`, when the nodes speak TLS and want tokens, also `ca_file` and
 `token_file`. Then it takes lines from its input: `kill 3`, `stop 3`, `start 3`, `freeze 3`,
 `thaw 3` and `add`, as `kvorum dev` does, and `ready 3`, which waits until the node can take requests.
@@ -23,33 +23,47 @@ import time
 import urllib.request
 
 NODES = 3
-PORTS = 6  # Those of nodes that are added follow, and the console has one.
+PORTS = 6  # Those of nodes that are added follow.
+PORTS_TRIES_MAX = 100
 READY_SECONDS_MAX = 60
 STOP_SECONDS_MAX = 30
 
 
-def free_port():
-    """A port that is free together with those that follow it."""
-    for _ in range(100):
-        taken = []
+def held_port(port):
+    """A socket that holds a port: the system gives it to nobody, and who asks for it alone does not
+    get it. A node does, because both its socket and this one may share it while at most one listens."""
+    held = socket.socket()
+    try:
+        held.bind(("127.0.0.1", port))
+    except (OSError, OverflowError):
+        held.close()
+        raise
+    # Only now: with this option from the beginning it would share the port of another holder.
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    return held
+
+
+def held_ports(count):
+    """Sockets that hold ports in a row, also while no node listens there."""
+    for _ in range(PORTS_TRIES_MAX):
+        held = []
         try:
-            taken.append(socket.create_server(("127.0.0.1", 0)))
-            port = taken[0].getsockname()[1]
-            taken += [socket.create_server(("127.0.0.1", port + place)) for place in range(1, PORTS)]
-            return port
+            held.append(held_port(0))
+            first = held[0].getsockname()[1]
+            held += [held_port(first + place) for place in range(1, count)]
+            return held
         except (OSError, OverflowError):
-            continue
-        finally:
-            for each in taken:
+            for each in held:
                 each.close()
-    sys.exit(f"nodes: found no {PORTS} free ports in a row")
+    sys.exit(f"nodes: found no {count} free ports in a row")
 
 
 class Cluster:
     def __init__(self, program, folder, is_trusting):
         self.program, self.folder = program, folder
         self.data = folder / "data"
-        self.port = free_port()
+        self.ports = held_ports(PORTS)
+        self.port = self.ports[0].getsockname()[1]
         self.scheme = "https" if is_trusting else "http"
         self.urls = [self.url_of(number) for number in range(1, NODES + 1)]
         self.ca_file = self.data / "tls" / "authority.pem" if is_trusting else None
@@ -104,6 +118,8 @@ class Cluster:
             self.process.wait(STOP_SECONDS_MAX)
         except subprocess.TimeoutExpired:
             self.process.kill()
+        for held in self.ports:
+            held.close()
         self.log.close()
 
 

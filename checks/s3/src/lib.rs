@@ -29,13 +29,18 @@ pub struct Server {
 }
 
 impl Server {
+    /// One on a free port of this machine, with a folder of its own.
     pub fn start() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::start_at("127.0.0.1:0", tempfile::tempdir().unwrap())
+    }
+
+    /// One that listens at this address.
+    pub fn start_at(address: &str, folder: TempDir) -> Self {
         std::fs::create_dir(folder.path().join(BUCKET)).unwrap();
         let mut service = S3ServiceBuilder::new(FileSystem::new(folder.path()).unwrap());
         service.set_auth(SimpleAuth::from_single(KEY, SECRET));
         let service = service.build();
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = std::net::TcpListener::bind(address).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let drops = Arc::new(AtomicU64::new(0));

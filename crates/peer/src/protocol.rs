@@ -59,9 +59,12 @@ pub const BACKUPS: u64 = 1_048_576;
 /// The list of members may change: hellos and reports say which list a node has, nodes hand each
 /// other later ones, and vote on the next one. Frames of the kinds `list` and `listed`.
 pub const LISTS: u64 = 262_144;
+
 /// The dialled side promises ballots of conditional writes, and the dialler knows of writes that were
 /// overtaken: frames of the kinds `promise`, `promise answer` and `accept`.
 pub const PROMISES: u64 = 4_194_304;
+
+// 8_388_608 is reserved for arrival positions of changes.
 
 /// The features of this build with the names that people read.
 pub const FEATURES: [(&str, u64); 14] = [

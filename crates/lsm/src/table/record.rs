@@ -18,6 +18,7 @@ use base::{ByteReader, Entry, EntryRef, Expiry, Kind, Timestamp, VALUE_BYTES_MAX
 const TOMBSTONE: u8 = 1 << 0;
 const EXPIRES: u8 = 1 << 1;
 const HAS_SEQUENCE: u8 = 1 << 2;
+// 1 << 3 is reserved for the arrival position of a change.
 
 /// Room for the restarts of a block that holds one record, and a little more.
 const BLOCK_END_BYTES: usize = 16;

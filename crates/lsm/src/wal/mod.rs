@@ -107,6 +107,7 @@ const SEGMENT_HEADER_BYTES: usize = 24;
 const FLAG_TOMBSTONE: u8 = 1;
 const FLAG_EXPIRES: u8 = 2;
 const FLAG_PROMISE: u8 = 4;
+// 8 is reserved for the arrival position of a change.
 
 /// The system keeps files in memory by pages of this size, in bytes.
 const PAGE_BYTES: usize = 4096;

@@ -9,6 +9,12 @@ pub trait Clock: Send + Sync {
     /// The wall clock, in milliseconds since the Unix epoch. It may jump.
     fn unix_ms(&self) -> u64;
 
+    /// The wall clock, in nanoseconds since the Unix epoch, for those that tell events apart which
+    /// are closer than a millisecond. A clock that knows no more gives whole milliseconds.
+    fn unix_ns(&self) -> u64 {
+        self.unix_ms().saturating_mul(1_000_000)
+    }
+
     /// The monotonic clock: the time since some fixed moment. It never goes back.
     fn monotonic(&self) -> Duration;
 
@@ -38,12 +44,16 @@ impl SystemClock {
 }
 
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "the real side of the clock seam")]
     fn unix_ms(&self) -> u64 {
-        // A clock set before 1970 reads as 1970.
+        self.unix_ns() / 1_000_000
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the real side of the clock seam")]
+    fn unix_ns(&self) -> u64 {
+        // A clock set before 1970 reads as 1970. The numbers last until the year 2554.
         std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
-            .map_or(0, |since| since.as_millis() as u64)
+            .map_or(0, |since| since.as_nanos() as u64)
     }
 
     fn monotonic(&self) -> Duration {
@@ -114,6 +124,10 @@ impl Clock for ManualClock {
         self.lock().since_epoch.as_millis() as u64
     }
 
+    fn unix_ns(&self) -> u64 {
+        self.lock().since_epoch.as_nanos() as u64
+    }
+
     fn monotonic(&self) -> Duration {
         self.lock().monotonic
     }
@@ -138,6 +152,7 @@ mod tests {
     fn a_jump_of_the_wall_clock_does_not_change_monotonic_time() {
         let clock = ManualClock::new(1_000);
         clock.advance(Duration::from_micros(2_500));
+        assert_eq!(clock.unix_ns(), 1_002_500_000);
         clock.advance(Duration::from_micros(500));
         assert_eq!(
             (clock.unix_ms(), clock.monotonic()),

@@ -53,10 +53,11 @@ fn traces(shared: &ListenerShared) -> [Family; 2] {
         ),
         Family::counters(
             "kvorum_trace_spans_dropped",
-            "Spans that the collector of traces did not get",
+            "Spans that the collector of traces does not have",
             [
                 ("queue_full", count(|counts| &counts.queue_full)),
                 ("not_taken", count(|counts| &counts.not_taken)),
+                ("rejected", count(|counts| &counts.rejected)),
             ]
             .map(|(reason, count)| (vec![("reason", reason.to_owned())], count)),
         ),

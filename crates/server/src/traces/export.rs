@@ -5,16 +5,17 @@
 //! take for a while is sent again, a few times. At the end, what waits gets one attempt within
 //! [`FLUSH_MAX`].
 
-use super::otlp::{self, KeyValue, Span};
+use super::otlp::{self, KeyValue, PartialSuccess, Span};
 use base::{Backoff, Clock, LogLimiter, LogRate, Random};
 use bytes::Bytes;
 use cluster::NodeUrl;
-use hyper::body::{Body, Frame, SizeHint};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1;
 use hyper::header::{CONTENT_TYPE, HOST};
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -35,6 +36,9 @@ const BATCH_DELAY: Duration = Duration::from_secs(1);
 /// How long a batch may take: the connection, and the answer.
 const POST_MAX: Duration = Duration::from_secs(10);
 
+/// How much of an answer is read.
+const ANSWER_BYTES_MAX: usize = 4096;
+
 /// How often a batch is sent at most, and how long to wait in between.
 const ATTEMPTS_MAX: u32 = 5;
 const RETRY_FIRST: Duration = Duration::from_secs(1);
@@ -46,12 +50,14 @@ const FLUSH_MAX: Duration = Duration::from_millis(500);
 /// What became of spans.
 #[derive(Debug, Default)]
 pub(crate) struct ExportCounts {
-    /// The collector has accepted their batch.
+    /// The collector has accepted them.
     pub(crate) exported: AtomicU64,
     /// They did not fit into the queue.
     pub(crate) queue_full: AtomicU64,
-    /// The collector did not take them.
+    /// The collector did not take their batch.
     pub(crate) not_taken: AtomicU64,
+    /// The collector dropped them from a batch that it has accepted.
+    pub(crate) rejected: AtomicU64,
 }
 
 /// The queue, and the thread that empties it. The thread ends when this is dropped.
@@ -185,7 +191,7 @@ impl Work {
             while let Ok(more) = spans.try_recv() {
                 self.batch.extend(more);
             }
-            self.settle(false);
+            self.drop_batch();
         }
     }
 
@@ -201,8 +207,10 @@ impl Work {
             if self.batch.is_empty() {
                 return;
             }
-            let sent = self.post(self.body()).await;
-            self.settle(sent.is_ok());
+            match self.post(self.body()).await {
+                Ok(answer) => self.accept(&answer),
+                Err(_) => self.drop_batch(),
+            }
         }
     }
 
@@ -231,16 +239,14 @@ impl Work {
         loop {
             let sent = timeout(POST_MAX, self.post(body.clone())).await;
             let late = |_| Err(NotTaken::for_now("it does not answer in time".to_owned()));
-            let Err(not_taken) = sent.unwrap_or_else(late) else {
-                if self.log.forget_last() {
-                    tracing::info!(collector = %self.collector, "the collector takes traces again");
-                }
-                return self.settle(true);
+            let not_taken = match sent.unwrap_or_else(late) {
+                Ok(answer) => return self.accept(&answer),
+                Err(not_taken) => not_taken,
             };
             self.warn(&not_taken);
             backoff.fail();
             if !not_taken.is_passing || backoff.failures() >= ATTEMPTS_MAX {
-                return self.settle(false);
+                return self.drop_batch();
             }
             sleep(backoff.jittered_wait(&*self.random)).await;
         }
@@ -250,15 +256,38 @@ impl Work {
         otlp::body(&self.resource, &self.batch).into()
     }
 
-    /// Counts the batch, and forgets it.
-    fn settle(&mut self, is_taken: bool) {
-        let count = if is_taken {
-            &self.counts.exported
-        } else {
-            &self.counts.not_taken
-        };
-        count.fetch_add(self.batch.len() as u64, Ordering::Relaxed);
+    /// Counts the batch that the collector has accepted, and forgets it.
+    fn accept(&mut self, answer: &PartialSuccess) {
+        let spans = self.batch.len() as u64;
+        let rejected = u64::try_from(answer.rejected_spans).unwrap_or(0).min(spans);
+        let counts = &self.counts;
+        let exported = spans - rejected;
+        counts.exported.fetch_add(exported, Ordering::Relaxed);
+        counts.rejected.fetch_add(rejected, Ordering::Relaxed);
         self.batch.clear();
+        if rejected > 0 || !answer.error_message.is_empty() {
+            self.warn_of_part(rejected, &answer.error_message);
+        } else if self.log.forget_last() {
+            tracing::info!(collector = %self.collector, "the collector takes traces again");
+        }
+    }
+
+    /// Counts the batch that the collector did not take, and forgets it.
+    fn drop_batch(&mut self) {
+        let spans = self.batch.len() as u64;
+        self.counts.not_taken.fetch_add(spans, Ordering::Relaxed);
+        self.batch.clear();
+    }
+
+    fn warn_of_part(&mut self, rejected: u64, reason: &str) {
+        if self.log.admits_failure(reason, self.clock.monotonic()) {
+            tracing::warn!(
+                collector = %self.collector,
+                rejected,
+                reason = ?reason,
+                "the collector has taken traces, but not all of their spans, or it warns"
+            );
+        }
     }
 
     fn warn(&mut self, not_taken: &NotTaken) {
@@ -273,8 +302,8 @@ impl Work {
         }
     }
 
-    /// Sends a body.
-    async fn post(&self, body: Bytes) -> Result<(), NotTaken> {
+    /// Sends a body. Returns what the collector says of it, having accepted it.
+    async fn post(&self, body: Bytes) -> Result<PartialSuccess, NotTaken> {
         let (host, port) = (self.collector.host(), self.collector.port());
         let addresses = self.resolver.addresses(host, port).await?;
         let socket = dial::connect(&addresses).await?;
@@ -288,14 +317,33 @@ impl Work {
                 reason: error.to_string(),
                 is_passing: false,
             })?;
-        let answer = sender.send_request(request).await;
+        let answered = async {
+            let answer = sender.send_request(request).await?;
+            check_status(answer.status())?;
+            let body = short_body(answer.into_body()).await;
+            Ok(PartialSuccess::read(&body))
+        };
+        let answered = answered.await;
         connection.abort();
-        check_status(answer?.status())
+        answered
     }
 }
 
-/// Whether the collector has accepted the batch. What it drops of a batch that it accepts
-/// (`partial_success`) is not looked at.
+/// The body of an answer as far as it comes; nothing of a long one. The collector has accepted the
+/// batch whatever becomes of its answer.
+async fn short_body(mut body: Incoming) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while let Some(Ok(frame)) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        let data = frame.into_data().unwrap_or_default();
+        if bytes.len() + data.len() > ANSWER_BYTES_MAX {
+            return Vec::new();
+        }
+        bytes.extend_from_slice(&data);
+    }
+    bytes
+}
+
+/// Whether the collector has accepted the batch.
 fn check_status(status: StatusCode) -> Result<(), NotTaken> {
     if status.is_success() {
         return Ok(());

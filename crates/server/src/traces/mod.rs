@@ -159,7 +159,7 @@ impl Traces {
 }
 
 /// Turns times of the monotonic clock into those that spans have. The spans of a request are as far
-/// apart as they were; all together they are up to a millisecond early, as the clock tells no less.
+/// apart as they were, even if the wall clock was set meanwhile.
 #[derive(Clone, Copy)]
 struct UnixTimes {
     now: Duration,
@@ -170,7 +170,7 @@ impl UnixTimes {
     fn of(clock: &dyn Clock) -> Self {
         Self {
             now: clock.monotonic(),
-            now_unix_ns: clock.unix_ms().saturating_mul(1_000_000),
+            now_unix_ns: clock.unix_ns(),
         }
     }
 

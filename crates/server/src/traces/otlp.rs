@@ -1,4 +1,4 @@
-//! The messages of OTLP 1, as far as a node sends them: those of
+//! The messages of OTLP 1, as far as a node sends and reads them: those of
 //! `opentelemetry/proto/collector/trace/v1/trace_service.proto`, with their numbers.
 //!
 //! A crate has them all (`opentelemetry-proto`), and OpenTelemetry's SDK with them.
@@ -162,6 +162,33 @@ impl KeyValue {
             key: key.to_owned(),
             value: Some(AnyValue { value: Some(value) }),
         }
+    }
+}
+
+/// The answer to a request that the collector has accepted.
+#[derive(Clone, PartialEq, Message)]
+struct ExportTraceServiceResponse {
+    #[prost(message, optional, tag = "1")]
+    partial_success: Option<PartialSuccess>,
+}
+
+/// What a collector says of spans of a request that it has accepted.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct PartialSuccess {
+    /// How many of them it has dropped.
+    #[prost(int64, tag = "1")]
+    pub(super) rejected_spans: i64,
+    /// Why, or a warning if it has dropped none.
+    #[prost(string, tag = "2")]
+    pub(super) error_message: String,
+}
+
+impl PartialSuccess {
+    /// Reads the body of the answer. One that is in no form of this says nothing.
+    pub(super) fn read(body: &[u8]) -> Self {
+        let answer = ExportTraceServiceResponse::decode(body);
+        let part = answer.ok().and_then(|answer| answer.partial_success);
+        part.unwrap_or_default()
     }
 }
 

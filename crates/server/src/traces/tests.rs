@@ -77,6 +77,15 @@ fn times_of_spans_are_as_far_apart_as_those_of_the_clock() {
 }
 
 #[test]
+fn times_of_spans_are_as_exact_as_the_clock() {
+    let clock = ManualClock::new(1_000);
+    clock.advance(Duration::from_nanos(1_234_567));
+    let times = UnixTimes::of(&clock);
+    let began = Duration::from_nanos(1_234_000);
+    assert_eq!(times.unix_ns(began), 1_001_234_000);
+}
+
+#[test]
 fn a_method_that_nobody_knows_is_not_kept() {
     assert_eq!(method_of("GET"), ("GET", "GET"));
     assert_eq!(method_of(&"X".repeat(60_000)), ("_OTHER", "HTTP"));

@@ -25,31 +25,33 @@ pub(super) struct Span {
     pub(super) node: BTreeMap<String, String>,
 }
 
-/// A collector, which gives its first answers with `statuses`, and `200` from then on.
+/// What a collector answers: the status and the body.
+pub(super) type Answer = (u16, Vec<u8>);
+
+/// A collector, which gives some answers first, and `200` without a body from then on.
 pub(super) struct Collector {
     address: SocketAddr,
     requests: Receiver<Request>,
 }
 
 impl Collector {
-    pub(super) fn start(mut statuses: Vec<u16>) -> Self {
+    pub(super) fn start(answers: Vec<Answer>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, requests) = channel();
         let thread = std::thread::Builder::new().name("collector".to_owned());
+        let mut answers = answers.into_iter();
         let serve = move || {
             while let Ok((stream, _)) = listener.accept() {
                 let mut connection = Connection::over(stream).unwrap();
                 let Ok(request) = connection.receive() else {
                     continue;
                 };
-                let status = if statuses.is_empty() {
-                    200
-                } else {
-                    statuses.remove(0)
-                };
-                let head = format!("HTTP/1.1 {status} Any\r\ncontent-length: 0\r\n\r\n");
-                if sender.send(request).is_err() || connection.send(head).is_err() {
+                let (status, body) = answers.next().unwrap_or((200, Vec::new()));
+                let length = body.len();
+                let head = format!("HTTP/1.1 {status} Any\r\ncontent-length: {length}\r\n\r\n");
+                let answer = [head.as_bytes(), &body].concat();
+                if sender.send(request).is_err() || connection.send(answer).is_err() {
                     return;
                 }
             }

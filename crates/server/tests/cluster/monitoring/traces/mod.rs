@@ -108,7 +108,7 @@ fn a_request_without_a_trace_is_sampled_as_often_as_is_said_and_a_failure_shows(
 
 #[test]
 fn a_collector_that_is_busy_gets_the_spans_later() {
-    let collector = Collector::start(vec![503, 429]);
+    let collector = Collector::start(vec![(503, Vec::new()), (429, Vec::new())]);
     let cluster = cluster_with(&collector, 0.0);
     let mut client = cluster.client(0);
     let fields = traceparent("01");
@@ -128,7 +128,7 @@ fn a_collector_that_is_busy_gets_the_spans_later() {
 
 #[test]
 fn spans_that_a_collector_refuses_are_dropped_and_counted() {
-    let collector = Collector::start(vec![400]);
+    let collector = Collector::start(vec![(400, Vec::new())]);
     let cluster = cluster_with(&collector, 0.0);
     let fields = traceparent("01");
     let reply = cluster
@@ -139,6 +139,25 @@ fn spans_that_a_collector_refuses_are_dropped_and_counted() {
     until("the spans are counted", || {
         let name = "kvorum_trace_spans_dropped_total{reason=\"not_taken\"}";
         cluster.metric(0, name) == spans as f64
+    });
+}
+
+#[test]
+fn spans_that_a_collector_drops_from_a_batch_that_it_takes_are_counted() {
+    // One span is rejected, and the reason is "old": field 1, with its fields 1 and 2.
+    let partial_success = b"\x0a\x07\x08\x01\x12\x03old".to_vec();
+    let collector = Collector::start(vec![(200, partial_success)]);
+    let cluster = cluster_with(&collector, 0.0);
+    let fields = traceparent("01");
+    let reply = cluster
+        .client(0)
+        .request("GET", "/v0/entity?id=none", &fields, b"");
+    assert_eq!(reply.status, 404);
+    let spans = spans_of(&collector.request()).len();
+    until("the spans are counted", || {
+        let rejected = "kvorum_trace_spans_dropped_total{reason=\"rejected\"}";
+        let exported = cluster.metric(0, "kvorum_trace_spans_exported_total");
+        cluster.metric(0, rejected) == 1.0 && exported == (spans - 1) as f64
     });
 }
 

@@ -14,6 +14,7 @@ nodes end with its input.
 import json
 import os
 import pathlib
+import random
 import socket
 import ssl
 import subprocess
@@ -24,18 +25,20 @@ import urllib.request
 
 NODES = 3
 PORTS = 6  # Those of nodes that are added follow.
-PORTS_TRIES_MAX = 100
+# Below the ports that Linux gives to connections, of which each keeps its own for a minute after its end.
+PORTS_CHOICE = range(12_000, 20_000)
+PORTS_TRIES_MAX = 1000
 READY_SECONDS_MAX = 60
 STOP_SECONDS_MAX = 30
 
 
 def held_port(port):
-    """A socket that holds a port: the system gives it to nobody, and who asks for it alone does not
-    get it. A node does, because both its socket and this one may share it while at most one listens."""
+    """A socket that holds a port: who asks for it alone does not get it. A node does, because both its
+    socket and this one may share it while at most one listens."""
     held = socket.socket()
     try:
         held.bind(("127.0.0.1", port))
-    except (OSError, OverflowError):
+    except OSError:
         held.close()
         raise
     # Only now: with this option from the beginning it would share the port of another holder.
@@ -46,13 +49,13 @@ def held_port(port):
 def held_ports(count):
     """Sockets that hold ports in a row, also while no node listens there."""
     for _ in range(PORTS_TRIES_MAX):
+        first = random.choice(PORTS_CHOICE)
         held = []
         try:
-            held.append(held_port(0))
-            first = held[0].getsockname()[1]
-            held += [held_port(first + place) for place in range(1, count)]
+            for port in range(first, first + count):
+                held.append(held_port(port))
             return held
-        except (OSError, OverflowError):
+        except OSError:
             for each in held:
                 each.close()
     sys.exit(f"nodes: found no {count} free ports in a row")

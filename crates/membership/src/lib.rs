@@ -505,17 +505,16 @@ impl Membership {
         lock(&self.inner.state).session_began(&self.inner.own, token);
     }
 
-    /// Notes that a full session has ended, which found this node's store, or made it, equal
-    /// with the present stores of the nodes in `equal_with`. If those are all peers, and
-    /// the store has lost nothing since the session began, it has what all of them have: a
-    /// learner counts from now on, once that is durable.
+    /// Notes that a full session has ended, which has brought this node's store all that the present
+    /// stores of the nodes in `has_all_of` have. If those are all peers, and the store has lost
+    /// nothing since the session began, a learner counts from now on, once that is durable.
     /// `single_copies`, by node ID, are the versions of which a store is to keep the
     /// only copy.
-    pub fn session_ended(&self, token: Token, equal_with: &[NodeId], single_copies: &[u64]) {
+    pub fn session_ended(&self, token: Token, has_all_of: &[NodeId], single_copies: &[u64]) {
         let durable = self.inner.environment.acknowledged.durable();
         let schedule = {
             let mut state = lock(&self.inner.state);
-            let shown = (equal_with, single_copies);
+            let shown = (has_all_of, single_copies);
             state.session_ended(&self.inner.own, token, shown, durable);
             self.inner.publish(&state);
             state.versions.schedule_write()

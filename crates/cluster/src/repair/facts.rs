@@ -1,8 +1,8 @@
 //! What full sessions show about a change of the members: which of the nodes that gain keys have
 //! what which of the old members had.
 //!
-//! A **fact** says that a full session of a change has found a gaining node equal with an old
-//! member, or made it so. Both take part only after they have reported the change, so from then on
+//! A **fact** says that a full session of a change has brought a gaining node all that an old
+//! member has. Both take part only after they have reported the change, so from then on
 //! the old member acknowledges nothing by the old list alone: the gaining node has all that it had
 //! acknowledged so. That stays true, so facts of several sessions and days add up. They are facts
 //! about the store of the gaining node: one that loses something loses its facts, and not those of

@@ -45,7 +45,7 @@ mod token;
 pub use bounds::{is_absent, latest_closed};
 pub use facts::{Facts, facts_to_make};
 pub use request::{SessionAnswer, SessionRequest};
-pub use session::{Compared, Next, Session, SessionAction, SessionEvent, Shown};
+pub use session::{Compared, Lacking, Next, Session, SessionAction, SessionEvent, Shown};
 pub use session_id::SessionId;
 pub use store::{
     Admission, Arriving, SESSION_IDLE_MAX, ShownBelow, StoreAction, StoreEvent, StoreRecord,

@@ -33,8 +33,8 @@ pub struct Session {
     pub(super) has_moved: bool,
     /// The pairs that are to be compared in this round.
     pub(super) comparing: BTreeSet<Pair>,
-    /// The pairs of which some range was not made equal.
-    pub(super) unequal: BTreeSet<Pair>,
+    /// Which node may lack something that another one has, of some range.
+    pub(super) lacking: BTreeSet<(NodeId, NodeId)>,
 }
 
 /// How far a session has come.
@@ -117,7 +117,18 @@ pub enum Compared {
     /// They are equal now.
     Moved,
     /// They may differ.
-    Unequal,
+    Unequal(Lacking),
+}
+
+/// Which of two nodes may lack something that the other one has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lacking {
+    /// The one with the lower ID.
+    Lower,
+    /// The one with the higher ID.
+    Upper,
+    /// Both.
+    Both,
 }
 
 /// What the caller decides between two ranges.
@@ -174,6 +185,7 @@ impl Session {
             Some(shown) => (shown.below, shown.unequal),
             None => (Timestamp::MAX, BTreeSet::new()),
         };
+        let lacking = unequal.into_iter().flat_map(both_lack).collect();
         let mut session = Self {
             token,
             nodes: NodeTable::default(),
@@ -183,7 +195,7 @@ impl Session {
             round: 0,
             has_moved: false,
             comparing: BTreeSet::new(),
-            unequal,
+            lacking,
         };
         let mut away = Vec::new();
         for (node, is_up) in up {
@@ -212,9 +224,10 @@ impl Session {
     /// What a checkpoint remembers.
     #[must_use]
     pub fn shown(&self) -> Shown {
+        let lacking = self.lacking.iter();
         Shown {
             below: self.below,
-            unequal: self.unequal.clone(),
+            unequal: lacking.map(|(node, of)| Pair::of(*node, *of)).collect(),
         }
     }
 
@@ -222,7 +235,22 @@ impl Session {
     #[must_use]
     pub fn equal(&self) -> Vec<Pair> {
         let pairs = self.pairs().into_iter();
-        pairs.filter(|pair| !self.unequal.contains(pair)).collect()
+        let is_equal = |pair: &Pair| {
+            both_lack(*pair)
+                .iter()
+                .all(|lack| !self.lacking.contains(lack))
+        };
+        pairs.filter(is_equal).collect()
+    }
+
+    /// The nodes of which a node has all that they have, as every range has shown, whether they lack
+    /// something of it or not. Once the session is over this is durable.
+    #[must_use]
+    pub fn has_all_of(&self, node: NodeId) -> Vec<NodeId> {
+        let others = self.nodes.ids().filter(|of| {
+            *of != node && self.takes_part(*of) && !self.lacking.contains(&(node, *of))
+        });
+        others.filter(|_| self.takes_part(node)).collect()
     }
 
     /// What happens, and what to do about it.
@@ -302,8 +330,8 @@ impl Session {
         };
         *lost = Node::default();
         let others = self.nodes.ids().filter(|other| *other != node);
-        self.unequal
-            .extend(others.map(|other| Pair::of(node, other)));
+        let lacking = others.flat_map(|other| both_lack(Pair::of(node, other)));
+        self.lacking.extend(lacking);
         self.comparing
             .retain(|pair| pair.other_than(node).is_none());
     }
@@ -311,8 +339,13 @@ impl Session {
     fn compared(&mut self, pair: Pair, outcome: Compared) {
         if self.comparing.remove(&pair) {
             self.has_moved |= outcome == Compared::Moved;
-            if outcome == Compared::Unequal {
-                self.unequal.insert(pair);
+            if let Compared::Unequal(lacking) = outcome {
+                let [lower, upper] = both_lack(pair);
+                match lacking {
+                    Lacking::Lower => self.lacking.extend([lower]),
+                    Lacking::Upper => self.lacking.extend([upper]),
+                    Lacking::Both => self.lacking.extend([lower, upper]),
+                }
             }
         }
     }
@@ -423,7 +456,7 @@ impl Session {
 
     /// What the GC threshold may rise to, as far as the comparisons go.
     fn may_raise_to(&self) -> Timestamp {
-        if self.are_all() && self.unequal.is_empty() {
+        if self.are_all() && self.lacking.is_empty() {
             self.below
         } else {
             Timestamp::ZERO
@@ -482,4 +515,9 @@ impl Session {
             }
         }
     }
+}
+
+/// That each of two nodes lacks something of the other one: first the lower one.
+fn both_lack(pair: Pair) -> [(NodeId, NodeId); 2] {
+    [(pair.lower, pair.upper), (pair.upper, pair.lower)]
 }

@@ -13,16 +13,17 @@
 //! Events of a coordinator: `session S.A nodes N [away R..]` begins, and `resume S.A nodes N below T
 //! [unequal P..]` goes on. `R begun gc T closed T latest T [may raise]`, `R closed T`, `R done`,
 //! `R synced [may raise]`, `R refused S.A` and `R missed` are answers of nodes;
-//! `R-R equal|moved|unequal` is what came out of a comparison; `next range|checkpoint|finish` is
-//! what the caller decides. `shown` tells what a checkpoint remembers, `equal` the equal pairs.
+//! `R-R equal|moved|unequal [lower|upper]` is what came out of a comparison; `next range|checkpoint|finish` is
+//! what the caller decides. `shown` tells what a checkpoint remembers, `equal` the equal pairs, and
+//! `has all of R` of which nodes R has all that they have.
 
 use crate::script;
 use base::Timestamp;
 use cluster::comparison::Pair;
 use cluster::repair::{
-    Admission, Arriving, Compared, Next, SESSION_IDLE_MAX, Session, SessionAction, SessionAnswer,
-    SessionEvent, SessionRequest, Shown, StoreAction, StoreEvent, StoreRecord, StoreState, Token,
-    Way,
+    Admission, Arriving, Compared, Lacking, Next, SESSION_IDLE_MAX, Session, SessionAction,
+    SessionAnswer, SessionEvent, SessionRequest, Shown, StoreAction, StoreEvent, StoreRecord,
+    StoreState, Token, Way,
 };
 use cluster::{Epoch, NodeId};
 use std::time::Duration;
@@ -228,6 +229,12 @@ fn session_step(session: &mut Option<Session>, event: &str) -> String {
             let unequal: Vec<Pair> = shown.unequal.into_iter().collect();
             return format!("below {}{}", told(shown.below), told_pairs(&unequal));
         }
+        ["has", "all", "of", node] => {
+            let session = session.as_ref().unwrap();
+            let of = session.has_all_of(NodeId::new(node.parse().unwrap()));
+            let of = of.iter().map(|of| format!(" {}", of.index()));
+            return format!("nodes{}", of.collect::<String>());
+        }
         ["equal"] => return format!("pairs{}", told_pairs(&session.as_ref().unwrap().equal())),
         ref words => session.take().unwrap().step(session_event(words)),
     };
@@ -247,7 +254,12 @@ fn session_event(words: &[&str]) -> SessionEvent {
     let outcome = match words[1] {
         "equal" => Some(Compared::Equal),
         "moved" => Some(Compared::Moved),
-        "unequal" => Some(Compared::Unequal),
+        "unequal" => Some(Compared::Unequal(match words[2..] {
+            [] => Lacking::Both,
+            ["lower"] => Lacking::Lower,
+            ["upper"] => Lacking::Upper,
+            _ => panic!("unknown: {words:?}"),
+        })),
         _ => None,
     };
     if let Some(outcome) = outcome {

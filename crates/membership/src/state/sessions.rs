@@ -19,8 +19,8 @@ pub(crate) struct BegunSession {
 /// What kept a full session from rebuilding this node's store, by the IDs of the peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NotRebuilt {
-    /// It was not found equal with these.
-    unequal: Vec<NodeId>,
+    /// It may lack something that these have.
+    lacking: Vec<NodeId>,
     /// The timestamps that these have seen are not observed, because either clock is wrong.
     unheard: Vec<NodeId>,
 }
@@ -33,17 +33,17 @@ impl NotRebuilt {
             let names: Vec<&str> = nodes.iter().map(|node| members.name(*node)).collect();
             names.join(" and ")
         };
-        if self.unequal.is_empty() {
+        if self.lacking.is_empty() {
             format!(
-                "the last full repair has found it equal with all others, but its clock and that \
+                "the last full repair has brought it all that the others have, but its clock and that \
                  of {} are too far apart to tell which timestamps were issued before: correct the \
                  wrong one",
                 names(&self.unheard)
             )
         } else {
             format!(
-                "the last full repair did not find it equal with {}",
-                names(&self.unequal)
+                "the last full repair could not bring it everything from {}",
+                names(&self.lacking)
             )
         }
     }
@@ -83,7 +83,7 @@ impl MembershipState {
         &mut self,
         own: &OwnStore,
         token: Token,
-        (equal_with, single_copies): (&[NodeId], &[u64]),
+        (has_all_of, single_copies): (&[NodeId], &[u64]),
         durable: u64,
     ) {
         let is_it = |begun: &mut BegunSession| begun.session == token.session;
@@ -93,7 +93,7 @@ impl MembershipState {
         if begun.incarnation != self.incarnation(own) {
             return;
         }
-        for peer in equal_with {
+        for peer in has_all_of {
             let count = begun.acknowledged.get(*peer).copied();
             if let Some(known) = self.peers.get_mut(*peer)
                 && known.lost.is_none()
@@ -113,10 +113,10 @@ impl MembershipState {
             known.is_some_and(|known| known.is_observed)
         };
         let not_rebuilt = NotRebuilt {
-            unequal: peers().filter(|peer| !equal_with.contains(peer)).collect(),
+            lacking: peers().filter(|peer| !has_all_of.contains(peer)).collect(),
             unheard: peers().filter(|peer| !is_heard(peer)).collect(),
         };
-        let is_safe = not_rebuilt.unequal.is_empty() && not_rebuilt.unheard.is_empty();
+        let is_safe = not_rebuilt.lacking.is_empty() && not_rebuilt.unheard.is_empty();
         self.not_rebuilt = (!is_safe).then_some(not_rebuilt);
         if is_safe && self.confirmation.rebuilt() {
             self.take_over(own, durable);

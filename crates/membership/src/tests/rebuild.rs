@@ -146,7 +146,7 @@ fn a_session_does_not_rebuild_a_store_before_it_has_observed_the_timestamps_of_a
     assert_eq!(why(), None);
     node_a.full_session(1, &["b"]);
     assert!(
-        why().unwrap().ends_with("equal with c"),
+        why().unwrap().ends_with("everything from c"),
         "{why:?}",
         why = why()
     );

@@ -18,6 +18,10 @@ use std::sync::Arc;
 /// What this node answers; as an error, if it refuses or fails.
 type Answered = Result<RepairAnswer, RepairAnswer>;
 
+/// What a session has shown: the GC threshold, the single copies of each node, and with which nodes
+/// this one is equal and of which it has all that they have.
+type Outcome = (Timestamp, Vec<u64>, [Vec<NodeId>; 2]);
+
 /// The greatest of the closed timestamps and GC thresholds that a request names.
 fn named_timestamp(request: &RepairRequest) -> Option<Timestamp> {
     match request {
@@ -189,8 +193,9 @@ impl RepairWorker {
                 gc_threshold,
                 single_copies,
                 equal_with,
+                has_all_of,
             } => {
-                let outcome = (gc_threshold, single_copies, equal_with);
+                let outcome = (gc_threshold, single_copies, [equal_with, has_all_of]);
                 self.end(session, outcome).await
             }
             // No incremental session closes or finishes anything; no node streams from itself, and
@@ -378,11 +383,7 @@ impl RepairWorker {
     }
 
     /// Takes note of what a session has shown.
-    async fn end(
-        &self,
-        session: SessionId,
-        outcome: (Timestamp, Vec<u64>, Vec<NodeId>),
-    ) -> Answered {
+    async fn end(&self, session: SessionId, outcome: Outcome) -> Answered {
         let ended = self.take_outcome(session, outcome).await;
         if ended.is_err() {
             self.sessions.record.left(session);
@@ -393,15 +394,16 @@ impl RepairWorker {
     async fn take_outcome(
         &self,
         session: SessionId,
-        (gc_threshold, single_copies, equal_with): (Timestamp, Vec<u64>, Vec<NodeId>),
+        (gc_threshold, single_copies, [equal_with, has_all_of]): Outcome,
     ) -> Answered {
         let environment = &self.sessions.environment;
         if let SessionId::Full(token) = session {
             let outcome = SessionRequest::Outcome { gc_threshold };
             self.ask_store(token, outcome).await?;
         }
-        let (with, incarnation) = (equal_with.clone(), self.incarnation());
-        let ended = self.in_background(move |own| own.end(session, incarnation, &with));
+        let (with, of) = (equal_with.clone(), has_all_of.clone());
+        let incarnation = self.incarnation();
+        let ended = self.in_background(move |own| own.end(session, incarnation, (&with, &of)));
         let Some(layout) = ended.await.flatten() else {
             return Err(self.refusal());
         };
@@ -410,7 +412,7 @@ impl RepairWorker {
             record.shown(Facts {
                 change: layout.change(),
                 incarnation,
-                equal_with: equal_with.iter().copied().collect(),
+                equal_with: has_all_of.iter().copied().collect(),
             });
             self.sessions.report_facts();
         }
@@ -418,7 +420,7 @@ impl RepairWorker {
         self.sessions.rebuild.ended(session);
         self.sessions.store_file();
         // A store that was lost had acknowledged each write together with another one,
-        // and with that one it was compared itself: it need not wait for other pairs.
+        // and has all of that one: it need not wait for other pairs, nor for others to have all of it.
         if let SessionId::Full(token) = session {
             let membership = &environment.membership;
             let peers = layout.members().peers();
@@ -426,7 +428,7 @@ impl RepairWorker {
             for peer in peers.filter(|peer| environment.timestamps.has_observed(*peer)) {
                 membership.observed(peer);
             }
-            membership.session_ended(token, &equal_with, &single_copies);
+            membership.session_ended(token, &has_all_of, &single_copies);
         }
         Ok(RepairAnswer::Done)
     }
@@ -471,6 +473,7 @@ mod tests {
             gc_threshold: named,
             single_copies: Vec::new(),
             equal_with: Vec::new(),
+            has_all_of: Vec::new(),
         };
         for request in [
             close(least, named),

@@ -10,8 +10,8 @@ use crate::comparison::Pair;
 use crate::layout::Epoch;
 use crate::repair::session::Phase;
 use crate::repair::{
-    Admission, Compared, Next, Session, SessionAction, SessionAnswer, SessionEvent, SessionRequest,
-    StoreEvent, Token, Way,
+    Admission, Compared, Lacking, Next, Session, SessionAction, SessionAnswer, SessionEvent,
+    SessionRequest, StoreEvent, Token, Way,
 };
 
 impl Steps<'_> {
@@ -224,17 +224,16 @@ impl Steps<'_> {
         answer
     }
 
-    /// A learner that the session has found equal with all others is a voter again.
+    /// A learner that has all that the others have, as the session has shown, is a voter again.
     fn rebuilt(&self, next: &mut State, number: usize, store: usize) {
         let Some(led) = &next.led[number] else {
             return;
         };
-        let equal = led.machine.equal();
-        let with = |other: &usize| {
-            let is_pair = |pair: &Pair| pair.other_than(node(store)) == Some(node(*other));
-            equal.iter().any(is_pair)
-        };
-        if others(store).iter().all(with) {
+        let has_all_of = led.machine.has_all_of(node(store));
+        if others(store)
+            .iter()
+            .all(|other| has_all_of.contains(&node(*other)))
+        {
             next.stores[store].is_learner = false;
         }
     }
@@ -255,7 +254,7 @@ impl Steps<'_> {
         let (machine, actions) = led.machine.clone().step(event);
         led.machine = machine;
         if led.machine.phase >= Phase::Compare && self.rules.has(Bug::RaisedWithoutAPair) {
-            led.machine.unequal.clear();
+            led.machine.lacking.clear();
         }
         self.carry_out(next, number, actions);
     }
@@ -342,8 +341,9 @@ impl Steps<'_> {
             let greatest = self.hear_each_other(&mut next, pair);
             let held = pair.map(|store| self.rules.visible(next.stores[store].held, greatest));
             let newest = later(held[0], held[1]);
-            let (mut is_equal, mut has_moved) = (true, false);
-            for (by, to) in [(pair[0], pair[1]), (pair[1], pair[0])] {
+            let (mut lacks, mut has_moved) = ([false; 2], false);
+            for (place, by) in [(1, pair[0]), (0, pair[1])] {
+                let to = pair[place];
                 let held = self.rules.visible(next.stores[to].held, greatest);
                 // A replica is sent what it lacks, and a store that holds something older is told
                 // by the replicas of that.
@@ -362,21 +362,21 @@ impl Steps<'_> {
                                 return self.fail(step, Violation::CollectedTombstoneBack);
                             }
                         }
-                        _ => is_equal = false,
+                        _ => lacks[place] = true,
                     }
                 }
             }
             // With as many copies as stores no version is hidden by one that it does not meet.
             has_moved &= timestamp(newest) < below && self.scenario.has_few_copies();
-            if !is_equal {
-                Compared::Unequal
+            if let Some(lacking) = lacking(pair, lacks) {
+                Compared::Unequal(lacking)
             } else if has_moved && !self.rules.has(Bug::MovedIsNotComparedAgain) {
                 Compared::Moved
             } else {
                 Compared::Equal
             }
         } else {
-            Compared::Unequal
+            Compared::Unequal(Lacking::Both)
         };
         let pair = Pair::of(node(pair[0]), node(pair[1]));
         self.lead(&mut next, number, SessionEvent::Compared { pair, outcome });
@@ -404,7 +404,7 @@ impl Steps<'_> {
             });
             let event = SessionEvent::Compared {
                 pair: Pair::of(node(by), node(to)),
-                outcome: Compared::Unequal,
+                outcome: Compared::Unequal(Lacking::Both),
             };
             self.lead(&mut next, number, event);
             let step = Step::new("session N gives up a repair write from A to B");
@@ -443,3 +443,14 @@ impl Steps<'_> {
 }
 
 const _: () = assert!(SESSIONS == 2 && BETWEEN > 1);
+
+/// Which of two stores lack something of the other one.
+fn lacking(pair: [usize; 2], lacks: [bool; 2]) -> Option<Lacking> {
+    let lower = usize::from(pair[0] > pair[1]);
+    match (lacks[lower], lacks[1 - lower]) {
+        (false, false) => None,
+        (true, false) => Some(Lacking::Lower),
+        (false, true) => Some(Lacking::Upper),
+        (true, true) => Some(Lacking::Both),
+    }
+}

@@ -176,11 +176,10 @@ impl State {
         }
         let old = |index: usize| usize::from(order[index]);
         let renamed = |old: u8| order.iter().position(|it| *it == old).unwrap_or(0) as u8;
-        let renamed_pair = |pair: &Pair| {
-            let [lower, upper] =
-                [pair.lower, pair.upper].map(|it| NodeId::new(renamed(it.index() as u8)));
-            Pair::of(lower, upper)
-        };
+        let renamed_node = |it: NodeId| NodeId::new(renamed(it.index() as u8));
+        let renamed_pair =
+            |pair: &Pair| Pair::of(renamed_node(pair.lower), renamed_node(pair.upper));
+        let renamed_lack = |(one, of): &(NodeId, NodeId)| (renamed_node(*one), renamed_node(*of));
         self.stores = [0, 1, 2].map(|index| self.stores[old(index)]);
         for led in self.led.iter_mut().flatten() {
             led.asks = [0, 1, 2].map(|index| led.asks[old(index)]);
@@ -188,7 +187,7 @@ impl State {
             let of = |index| Some((node(index), *machine.nodes.get(node(old(index)))?));
             machine.nodes = (0..3).filter_map(of).collect();
             machine.comparing = machine.comparing.iter().map(renamed_pair).collect();
-            machine.unequal = machine.unequal.iter().map(renamed_pair).collect();
+            machine.lacking = machine.lacking.iter().map(renamed_lack).collect();
             if let Some((saved, _)) = &mut led.saved {
                 saved.unequal = saved.unequal.iter().map(renamed_pair).collect();
             }
@@ -235,7 +234,7 @@ impl State {
                     .into_iter()
                     .collect();
                 led.machine.comparing.clear();
-                led.machine.unequal.clear();
+                led.machine.lacking.clear();
                 led.machine.below = Timestamp::ZERO;
                 (led.saved, led.decides) = (None, false);
             }

@@ -4,7 +4,7 @@
 use super::World;
 use crate::host::key_bytes;
 use crate::network::HostNumber;
-use crate::scenario::FaultKind;
+use crate::scenario::{FaultKind, Loss};
 use crate::value;
 use base::Entry;
 use checker::{Action, Operation, OperationId, Outcome};
@@ -193,7 +193,8 @@ impl World {
     }
 
     /// Checks that no node outside the replicas of a version has a copy, unless a read of
-    /// more replicas may have put it there.
+    /// more replicas may have put it there, or a repair: a store with a damaged block takes what is
+    /// offered of the keys that the block may have held.
     pub(super) fn no_non_owned(&self, all: &[KeyCopies]) -> Result<(), String> {
         let history = self.history.borrow();
         for key_copies in all {
@@ -206,7 +207,10 @@ impl World {
                 reads.filter(|operation| repairs || operation.request.action == Action::Get);
             let read_max = reads.map(|operation| operation.request.from).max();
             for (replica, (node, entry)) in (0..).zip(&key_copies.places) {
+                let was_damaged =
+                    self.scenario.loss == Some(Loss::Rot) && self.lost.get() == Some(*node);
                 if let Some(entry) = entry
+                    && !was_damaged
                     && replica >= entry.copies()
                     && read_max.is_none_or(|from| replica >= from)
                 {

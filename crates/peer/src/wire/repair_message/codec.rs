@@ -122,15 +122,24 @@ impl RepairRequest {
                 gc_threshold,
                 single_copies,
                 equal_with,
+                has_all_of,
                 ..
             } => {
-                out.push(10);
+                // Releases that do not know the other one take this.
+                let is_mutual = equal_with == has_all_of;
+                out.push(if is_mutual { 10 } else { 16 });
                 put_u64(out, gc_threshold.as_u64());
                 out.push(single_copies.len() as u8);
                 for count in single_copies {
                     put_u64(out, *count);
                 }
-                for node in equal_with {
+                if !is_mutual {
+                    out.push(equal_with.len() as u8);
+                    for node in equal_with {
+                        put_node(out, *node);
+                    }
+                }
+                for node in has_all_of {
                     put_node(out, *node);
                 }
             }
@@ -210,11 +219,24 @@ impl RepairRequest {
                 range: fields.u32()?,
             },
             9 => Self::Sync { session },
-            10 => Self::Outcome {
+            10 => {
+                let gc_threshold = fields.timestamp()?;
+                let single_copies = fields.counted(Fields::u64)?;
+                let equal_with = fields.rest_of(NODES_MAX, Fields::node)?;
+                Self::Outcome {
+                    session,
+                    gc_threshold,
+                    single_copies,
+                    has_all_of: equal_with.clone(),
+                    equal_with,
+                }
+            }
+            16 => Self::Outcome {
                 session,
                 gc_threshold: fields.timestamp()?,
                 single_copies: fields.counted(Fields::u64)?,
-                equal_with: fields.rest_of(NODES_MAX, Fields::node)?,
+                equal_with: fields.counted(Fields::node)?,
+                has_all_of: fields.rest_of(NODES_MAX, Fields::node)?,
             },
             11 => Self::Stream {
                 session,
@@ -295,12 +317,18 @@ impl RepairAnswer {
                 }
             }
             Self::Reconciled {
-                is_equal,
+                asker_has_all,
+                other_has_all,
                 sent,
                 received,
                 below_closed,
             } => {
-                out.extend_from_slice(&[5, (*is_equal).into()]);
+                // Releases that do not know the other one take this.
+                if asker_has_all == other_has_all {
+                    out.extend_from_slice(&[5, (*asker_has_all).into()]);
+                } else {
+                    out.extend_from_slice(&[16, (*asker_has_all).into()]);
+                }
                 put_u32(out, *sent);
                 put_u32(out, *received);
                 put_u32(out, *below_closed);
@@ -392,12 +420,16 @@ impl RepairAnswer {
                 single_copies: fields.u32()?,
                 digests: fields.rest_of(NODES_MAX, Fields::digest)?,
             },
-            5 => Self::Reconciled {
-                is_equal: fields.bool()?,
-                sent: fields.u32()?,
-                received: fields.u32()?,
-                below_closed: fields.u32()?,
-            },
+            kind @ (5 | 16) => {
+                let asker_has_all = fields.bool()?;
+                Self::Reconciled {
+                    asker_has_all,
+                    other_has_all: asker_has_all == (kind == 5),
+                    sent: fields.u32()?,
+                    received: fields.u32()?,
+                    below_closed: fields.u32()?,
+                }
+            }
             11 => Self::Recounted(fields.digest()?),
             6 => Self::Symbols(fields.rest_of(SYMBOLS_MAX, |fields| {
                 Ok(Symbol {

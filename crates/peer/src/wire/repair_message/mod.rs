@@ -238,6 +238,8 @@ pub enum RepairRequest {
         single_copies: Vec<u64>,
         /// The nodes with which the one that is asked was found, or made, equal.
         equal_with: Vec<NodeId>,
+        /// Those, and the nodes that lack something of it, but of which it has all that they have.
+        has_all_of: Vec<NodeId>,
     },
 }
 
@@ -301,8 +303,10 @@ pub enum RepairAnswer {
     },
     /// The difference was exchanged.
     Reconciled {
-        /// Whether all of it was.
-        is_equal: bool,
+        /// Whether the node has all now that the other one has.
+        asker_has_all: bool,
+        /// Whether the other one has all that the node has.
+        other_has_all: bool,
         /// The repair writes that the node sent.
         sent: u32,
         /// The repair writes that it received.

@@ -106,6 +106,14 @@ fn requests() -> Vec<RepairRequest> {
             gc_threshold: Timestamp::from_u64(1 << 39),
             single_copies: vec![0, 9, u64::MAX],
             equal_with: vec![node],
+            has_all_of: vec![node],
+        },
+        RepairRequest::Outcome {
+            session,
+            gc_threshold: Timestamp::from_u64(0),
+            single_copies: vec![9],
+            equal_with: vec![node],
+            has_all_of: vec![node, NodeId::new(9)],
         },
     ]
 }
@@ -153,7 +161,15 @@ fn answers() -> Vec<RepairAnswer> {
             ],
         },
         RepairAnswer::Reconciled {
-            is_equal: true,
+            asker_has_all: true,
+            other_has_all: true,
+            sent: 1,
+            received: 2,
+            below_closed: 3,
+        },
+        RepairAnswer::Reconciled {
+            asker_has_all: false,
+            other_has_all: true,
             sent: 1,
             received: 2,
             below_closed: 3,

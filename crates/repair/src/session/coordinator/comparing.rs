@@ -4,7 +4,7 @@ use crate::session::worker::RepairWorker;
 use bytes::Bytes;
 use cluster::NodeId;
 use cluster::comparison::{Digest, NodeDigests, Pair};
-use cluster::repair::{Compared, SessionId};
+use cluster::repair::{Compared, Lacking, SessionId};
 use peer::{RepairAnswer, RepairRequest};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -158,14 +158,22 @@ impl RepairWorker {
             range: range.number,
             with: fuller,
         };
-        match self.ask(emptier, request).await {
-            Ok(RepairAnswer::Reconciled {
-                is_equal: true,
-                below_closed: 0,
-                ..
-            }) => Compared::Equal,
-            Ok(RepairAnswer::Reconciled { is_equal: true, .. }) => Compared::Moved,
-            _ => Compared::Unequal,
+        let Ok(RepairAnswer::Reconciled {
+            asker_has_all,
+            other_has_all,
+            below_closed,
+            ..
+        }) = self.ask(emptier, request).await
+        else {
+            return Compared::Unequal(Lacking::Both);
+        };
+        match (asker_has_all, other_has_all) {
+            (true, true) if below_closed == 0 => Compared::Equal,
+            (true, true) => Compared::Moved,
+            (true, false) if is_lower_fuller => Compared::Unequal(Lacking::Lower),
+            (false, true) if !is_lower_fuller => Compared::Unequal(Lacking::Lower),
+            (true, false) | (false, true) => Compared::Unequal(Lacking::Upper),
+            (false, false) => Compared::Unequal(Lacking::Both),
         }
     }
 }

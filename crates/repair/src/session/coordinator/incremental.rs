@@ -197,7 +197,7 @@ impl IncrementalSession {
             for pair in range.in_turn(differing(&range.digests)) {
                 self.report.differing += 1;
                 let compared = self.worker.have_reconciled(self.session, &range, pair);
-                if compared.await == Compared::Unequal {
+                if matches!(compared.await, Compared::Unequal(_)) {
                     self.unequal.insert(pair);
                 }
             }
@@ -240,6 +240,7 @@ impl IncrementalSession {
                 .iter()
                 .filter_map(|pair| pair.other_than(node))
                 .collect(),
+            has_all_of: Vec::new(),
         };
         // One that has left is told, too, lest it show the session as running.
         let _answers = self.worker.ask_all(self.worker.nodes_up(), outcome).await;

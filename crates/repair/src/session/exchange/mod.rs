@@ -42,17 +42,18 @@ impl RepairWorker {
         };
         let streamed = match self.stream(range, with, theirs).await {
             Some(StreamEnd::Equal(streamed)) => {
-                return Self::reconciled(true, 0, streamed, streamed);
+                return Self::reconciled((true, true), 0, streamed, streamed);
             }
             Some(StreamEnd::Rest(streamed)) => streamed,
-            Some(StreamEnd::Refused) => return Self::reconciled(false, 0, 0, 0),
+            Some(StreamEnd::Refused) => return Self::reconciled((false, false), 0, 0, 0),
             None => return self.refusal(),
         };
         let Some(plan) = self.plan(range, with, theirs).await else {
             return self.refusal();
         };
         let sent = self.send_newest(range, with, plan.send).await;
-        let mut is_equal = plan.makes_equal && sent.all;
+        let other_has_all = plan.makes_equal && sent.all;
+        let mut asker_has_all = plan.makes_equal;
         let mut received = streamed;
         // What is streamed counts as old, since a node that lacks most of a range does.
         let mut below_closed = streamed + u64::from(sent.below_closed);
@@ -71,19 +72,30 @@ impl RepairWorker {
                     sent,
                     below_closed: old,
                 }) => {
-                    is_equal &= all;
+                    asker_has_all &= all;
                     received += u64::from(sent);
                     below_closed += u64::from(old);
                 }
-                _ => is_equal = false,
+                _ => asker_has_all = false,
             }
         }
-        Self::reconciled(is_equal, sent.stored, received, below_closed)
+        Self::reconciled(
+            (asker_has_all, other_has_all),
+            sent.stored,
+            received,
+            below_closed,
+        )
     }
 
-    fn reconciled(is_equal: bool, sent: u32, received: u64, below_closed: u64) -> RepairAnswer {
+    fn reconciled(
+        (asker_has_all, other_has_all): (bool, bool),
+        sent: u32,
+        received: u64,
+        below_closed: u64,
+    ) -> RepairAnswer {
         RepairAnswer::Reconciled {
-            is_equal,
+            asker_has_all,
+            other_has_all,
             sent,
             received: u32::try_from(received).unwrap_or(u32::MAX),
             below_closed: u32::try_from(below_closed).unwrap_or(u32::MAX),

@@ -159,14 +159,14 @@ impl Participant {
         Ok(committed)
     }
 
-    /// Ends a session that found this node equal with some others. Returns its layout if this node
-    /// has taken part in it to the end with this store. A full session that found it equal with all others has
-    /// brought what damaged parts of the store had held.
+    /// Ends a session that found this node equal with some others, and to have all of some. Returns
+    /// its layout if this node has taken part in it to the end with this store. A full session that
+    /// found it to have all of all others has brought what damaged parts of the store had held.
     pub(in crate::session) fn end(
         &mut self,
         session: SessionId,
         incarnation: Incarnation,
-        equal_with: &[NodeId],
+        (equal_with, has_all_of): (&[NodeId], &[NodeId]),
     ) -> Option<Arc<Layout>> {
         let part = self.parts.remove(&session)?;
         let epoch = self.environment.layouts.peek().epoch();
@@ -184,7 +184,7 @@ impl Participant {
                 }
             }
             let mut others = part.layout.members().peers();
-            if part.kind == RepairKind::Full && others.all(|other| equal_with.contains(&other)) {
+            if part.kind == RepairKind::Full && others.all(|other| has_all_of.contains(&other)) {
                 self.environment.engine.damage_compared(origin.damage);
             }
         }

@@ -112,9 +112,10 @@ fn a_majority_is_enough_and_less_than_one_writes_nothing() {
     }
 }
 
-/// One of two replicas promises, and then cannot write the version.
-#[test]
-fn an_outcome_that_is_not_known_is_called_so() {
+/// Writes with a condition to two replicas, of which the second one fails at the second write of its
+/// log: the first one is the promise and the second one the version, unless the node writes anything
+/// else meanwhile.
+fn put_that_fails_at_the_second_write() -> Reply {
     let faulty = Arc::new(FaultyDisk::new(Arc::new(MemoryDisk::new())));
     let cluster = Cluster::start_on(
         2,
@@ -124,20 +125,23 @@ fn an_outcome_that_is_not_known_is_called_so() {
             _ => Arc::new(MemoryDisk::new()),
         },
     );
-    // The first write of the log is the promise and the second one the version, unless the node
-    // writes anything else meanwhile.
-    let mut attempts = 0;
+    let is_log = |call, path: &std::path::Path| {
+        call == Call::Write && path.extension().is_some_and(|end| end == "wal")
+    };
+    let second = Fault::at(1, io::ErrorKind::Other);
+    faulty.arm(second.only(is_log));
+    let target = "/v0/entity?id=k&replicas=2/2";
+    let put = put_if(&mut cluster.client(0), target, "if-none-match: *", "v");
+    faulty.heal();
+    put
+}
+
+#[test]
+fn an_outcome_that_is_not_known_is_called_so() {
+    // A node whose log has failed takes no write any more, so each attempt has its own nodes.
     let mut unknown = None;
     until("an outcome is unknown", || {
-        attempts += 1;
-        let target = format!("/v0/entity?id=k{attempts}&replicas=2/2");
-        let is_log = |call, path: &std::path::Path| {
-            call == Call::Write && path.extension().is_some_and(|end| end == "wal")
-        };
-        let second = Fault::at(1, io::ErrorKind::Other);
-        faulty.arm(second.only(is_log));
-        let put = put_if(&mut cluster.client(0), &target, "if-none-match: *", "v");
-        faulty.heal();
+        let put = put_that_fails_at_the_second_write();
         unknown = (put.status == 504 && put.json()["outcome"] == "unknown").then_some(put);
         unknown.is_some()
     });

@@ -62,6 +62,7 @@ impl FullSession {
                 .iter()
                 .filter_map(|pair| pair.other_than(node))
                 .collect(),
+            has_all_of: machine.has_all_of(node),
         };
         let answers = worker.ask_all(self.taking_part(machine), outcome).await;
         let untold = answers.into_iter().filter(|(_, answer)| answer.is_none());

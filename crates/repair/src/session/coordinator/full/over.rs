@@ -74,6 +74,7 @@ impl RepairWorker {
             gc_threshold,
             single_copies: Vec::new(),
             equal_with: Vec::new(),
+            has_all_of: Vec::new(),
         };
         self.ask_all(nodes, outcome).await
     }

@@ -6,7 +6,7 @@ use super::checkpoints::AWAY_MAX;
 use cluster::NodeId;
 use cluster::comparison::Pair;
 use cluster::repair::{
-    Compared, Next, SESSION_IDLE_MAX, Session, SessionAnswer, SessionEvent, SessionId,
+    Compared, Lacking, Next, SESSION_IDLE_MAX, Session, SessionAnswer, SessionEvent, SessionId,
 };
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -44,7 +44,7 @@ impl FullSession {
         let Some((mut range, was_compared)) = self.attempt.range.take() else {
             let missing = pairs.into_iter().map(|pair| SessionEvent::Compared {
                 pair,
-                outcome: Compared::Unequal,
+                outcome: Compared::Unequal(Lacking::Both),
             });
             return missing.collect();
         };
@@ -86,7 +86,7 @@ impl FullSession {
             }
         };
         for pair in announced.not_told {
-            outcomes.insert(pair, Compared::Unequal);
+            outcomes.insert(pair, Compared::Unequal(Lacking::Both));
         }
         if announced.has_moved {
             let mut equal = outcomes.values_mut();

@@ -236,5 +236,9 @@ fn a_node_takes_no_part_in_a_session_of_another_list_and_leaves_one() {
     assert!(begin(&mut participant, &list));
     layouts.put_in_force(Arc::new(Layout::of(&before, own).unwrap()));
     let equal_with = [NodeId::new(1)];
-    assert!(participant.end(SESSION, STORE, &equal_with).is_none());
+    assert!(
+        participant
+            .end(SESSION, STORE, (&equal_with, &equal_with))
+            .is_none()
+    );
 }

@@ -198,7 +198,7 @@ fn a_node_that_was_restarted_in_a_session_does_not_say_that_what_it_got_is_durab
     before.commit(SESSION).unwrap().unwrap();
     let mut restarted = participant(&engine);
     assert_eq!(restarted.commit(SESSION).err(), Some(UnknownRange));
-    assert!(restarted.end(SESSION, STORE, &[PEER]).is_none());
+    assert!(restarted.end(SESSION, STORE, (&[PEER], &[PEER])).is_none());
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn an_incremental_session_after_nothing_happened_reads_no_data_block() {
     begin(&mut participant, SESSION, cut.as_u64());
     assert_eq!(items_of_ranges(&mut participant, SESSION), [1000]);
     let all = [PEER, NodeId::new(2)];
-    assert!(participant.end(SESSION, STORE, &all).is_some());
+    assert!(participant.end(SESSION, STORE, (&all, &all)).is_some());
     let compare = |participant: &mut Participant, session| {
         let mut bounds = begun(participant, session).bounds;
         // As the coordinator says: a node compares nothing with itself.
@@ -252,7 +252,11 @@ fn a_session_that_a_store_began_before_a_loss_shows_nothing_about_it() {
     let mut participant = participant(&engine);
     begin(&mut participant, SESSION, 20);
     items_of_ranges(&mut participant, SESSION);
-    assert!(participant.end(SESSION, AFTER_A_LOSS, &[PEER]).is_none());
+    assert!(
+        participant
+            .end(SESSION, AFTER_A_LOSS, (&[PEER], &[PEER]))
+            .is_none()
+    );
 }
 
 #[test]
@@ -267,16 +271,21 @@ fn a_node_that_joins_again_does_not_pass_over_what_came_while_it_was_down() {
         begin(participant, next_attempt(7), 20);
         // It scans the rest again, whatever it had scanned before.
         assert_eq!(items_of_ranges(participant, next_attempt(7)), [1]);
-        assert!(participant.end(next_attempt(7), STORE, &[PEER]).is_some());
+        assert!(
+            participant
+                .end(next_attempt(7), STORE, (&[PEER], &[]))
+                .is_some()
+        );
         let bounds = begun(participant, incremental(8)).bounds;
         assert_eq!(bounds[PEER.index()] != KeyBounds::everything(), knows);
     }
 }
 
 #[test]
-fn damage_is_repaired_after_a_whole_full_session_that_found_all_nodes_equal() {
+fn damage_is_repaired_after_a_whole_full_session_that_has_brought_what_all_nodes_have() {
     let both = [PEER, NodeId::new(2)];
-    for (label, equal_with, session, is_repaired) in [
+    // That the others lack something does not matter.
+    for (label, has_all_of, session, is_repaired) in [
         ("with one of two", &both[..1], full(8), false),
         ("incremental", &both, incremental(8), false),
         ("begun before", &both, full(8), false),
@@ -301,7 +310,7 @@ fn damage_is_repaired_after_a_whole_full_session_that_found_all_nodes_equal() {
         let kept: u64 = items_of_ranges(&mut participant, SESSION).iter().sum();
         assert!((1..1000).contains(&kept), "{kept}");
         executor.run_for(Duration::from_secs(1));
-        participant.end(SESSION, STORE, &both);
+        participant.end(SESSION, STORE, (&both, &both));
         executor.run_for(Duration::from_secs(1));
         assert_eq!(engine.statistics().damaged_ranges, 1);
         assert!(engine.has_uncompared_damage());
@@ -314,7 +323,7 @@ fn damage_is_repaired_after_a_whole_full_session_that_found_all_nodes_equal() {
         };
         items_of_ranges(participant, session);
         assert!(
-            participant.end(session, STORE, equal_with).is_some(),
+            participant.end(session, STORE, (&[], has_all_of)).is_some(),
             "{label}"
         );
         executor.run_for(Duration::from_secs(1));

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The cost of healing: repair and rebuilds of three nodes on this machine.
+"""The cost of healing: repair and rebuilds of three nodes on this machine, and a fourth one that joins them.
 
     cargo build --profile dist -p kvorum -p lab-cli
     python3 bench/healing.py [--kvorum target/dist/kvorum] [--beside BINARY] [--mib 1024] [--pairs 3] [CASE ...]
 
-Cases: equal incremental differing rebuild load; all by default. The values have 1 KiB and cannot be compressed, and each
+Cases: equal incremental differing rebuild load join; all by default. The values have 1 KiB and cannot be compressed, and each
 has three copies. CPU time is of all nodes, user and system. Bytes of the network are those that the nodes count
 for repair; heartbeats and the headers of TCP are not in them. `harness.py` says what is shared with other
 benchmarks.
@@ -17,9 +17,11 @@ import statistics
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 
 from harness import (
-    WORK, Cluster, at_least, at_most, command_line, figure, load, metric, percentile, post, resident_mib, run_cases, settle, status_page,
+    WORK, Cluster, at_least, at_most, command_line, figure, free_port, load, metric, percentile, post, resident_mib, run_cases, settle, status_page,
 )  # fmt: skip
 
 MIB = 1 << 20
@@ -147,6 +149,57 @@ def rebuild(arguments):
     figure("rebuild-cpu", used / gb(arguments), "s of CPU a GB, all nodes", at_most(4.0))
 
 
+def join(arguments):
+    """A fourth node joins, and gets its quarter of the copies."""
+    server = filled(arguments, "join")
+    try:
+        port = free_port()
+        server.all_ports = [*server.all_ports, port]
+        by = f"http://127.0.0.1:{server.all_ports[0]}"
+        server.commands.append([
+            arguments.kvorum, "serve", "--url", f"http://127.0.0.1:{port}", "--name", "n3", "--join", by,
+            "--data", str(WORK / "join" / "3"), "--durability", "os", *OPTIONS,
+        ])  # fmt: skip
+        server.nodes.append(None)
+        server.start(3)
+        begun, cpu = time.monotonic(), server.cpu_seconds()
+        ask_to_join(server)
+        wait_until_stable(server)
+        took, used = time.monotonic() - begun, server.cpu_seconds() - cpu
+        moved = sum(metric(of, "kvorum_members_moved_bytes_total") for of in server.all_ports)
+    finally:
+        server.stop()
+    # Three copies on four nodes, each with its key and its timestamp.
+    gained = keys(arguments) * 3 / 4 * (VALUE_BYTES + 16)
+    print(f"  join: {took:.2f} s, {used:.2f} s of CPU, moved {moved / MIB:.0f} MiB for {gained / MIB:.0f} MiB", flush=True)
+    figure("join", gained / MIB / took, "MiB a second", at_least(80), 0)
+    figure("join-moved", moved / gained, "times what the node gains, moved", at_most(1.05))
+
+
+def ask_to_join(server):
+    """Orders the join once the members have heard of the node that waits."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return post(server.all_ports[0], "/v0/admin/members?join=n3")
+        except urllib.error.HTTPError as refused:
+            if time.monotonic() > deadline:
+                sys.exit(f"the node cannot join: {refused.read().decode()}")
+            time.sleep(0.1)
+
+
+def wait_until_stable(server):
+    deadline = time.monotonic() + 900
+    while True:
+        request = f"http://127.0.0.1:{server.all_ports[0]}/v0/cluster"
+        members = json.load(urllib.request.urlopen(request, timeout=5))["members"]
+        if members["phase"] == "stable" and len(members["members"]) == 4:
+            return
+        if time.monotonic() > deadline:
+            sys.exit("the change of the members has not ended after 900 s")
+        time.sleep(0.1)
+
+
 def under_load(arguments):
     """At half the breaking point, at it, and beyond it: throughput and p99 alone, during full repair, and while a lost
     folder is rebuilt. The load goes to the two nodes that keep their folders. For comparison, without a goal: the same
@@ -257,6 +310,7 @@ def main():
         "differing": lambda: differing(arguments),
         "rebuild": lambda: rebuild(arguments),
         "load": lambda: under_load(arguments),
+        "join": lambda: join(arguments),
     }
     run_cases(cases, arguments)
 

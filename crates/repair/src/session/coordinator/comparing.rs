@@ -158,22 +158,9 @@ impl RepairWorker {
             range: range.number,
             with: fuller,
         };
-        let Ok(RepairAnswer::Reconciled {
-            asker_has_all,
-            other_has_all,
-            below_closed,
-            ..
-        }) = self.ask(emptier, request).await
-        else {
-            return Compared::Unequal(Lacking::Both);
-        };
-        match (asker_has_all, other_has_all) {
-            (true, true) if below_closed == 0 => Compared::Equal,
-            (true, true) => Compared::Moved,
-            (true, false) if is_lower_fuller => Compared::Unequal(Lacking::Lower),
-            (false, true) if !is_lower_fuller => Compared::Unequal(Lacking::Lower),
-            (true, false) | (false, true) => Compared::Unequal(Lacking::Upper),
-            (false, false) => Compared::Unequal(Lacking::Both),
+        match self.ask(emptier, request).await {
+            Ok(answer) => compared(&answer, emptier == pair.lower),
+            Err(_) => Compared::Unequal(Lacking::Both),
         }
     }
 }
@@ -207,5 +194,69 @@ impl ComparedRange {
         let first = self.number as usize % pairs.len().max(1);
         pairs.rotate_left(first);
         pairs
+    }
+}
+
+/// How two nodes came out of a comparison for which one of them, the lower or the upper one, has
+/// asked the other one.
+fn compared(answer: &RepairAnswer, lower_has_asked: bool) -> Compared {
+    let RepairAnswer::Reconciled {
+        asker_has_all,
+        other_has_all,
+        below_closed,
+        ..
+    } = *answer
+    else {
+        return Compared::Unequal(Lacking::Both);
+    };
+    let (lower_has_all, upper_has_all) = if lower_has_asked {
+        (asker_has_all, other_has_all)
+    } else {
+        (other_has_all, asker_has_all)
+    };
+    match (lower_has_all, upper_has_all) {
+        (true, true) if below_closed == 0 => Compared::Equal,
+        (true, true) => Compared::Moved,
+        (false, true) => Compared::Unequal(Lacking::Lower),
+        (true, false) => Compared::Unequal(Lacking::Upper),
+        (false, false) => Compared::Unequal(Lacking::Both),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_lacks_something_is_told_by_who_has_asked() {
+        let answer = |asker_has_all, other_has_all, below_closed| RepairAnswer::Reconciled {
+            asker_has_all,
+            other_has_all,
+            sent: 1,
+            received: 1,
+            below_closed,
+        };
+        for (answer, by_lower, by_upper) in [
+            (answer(true, true, 0), Compared::Equal, Compared::Equal),
+            (answer(true, true, 1), Compared::Moved, Compared::Moved),
+            (
+                answer(true, false, 1),
+                Compared::Unequal(Lacking::Upper),
+                Compared::Unequal(Lacking::Lower),
+            ),
+            (
+                answer(false, true, 0),
+                Compared::Unequal(Lacking::Lower),
+                Compared::Unequal(Lacking::Upper),
+            ),
+            (
+                RepairAnswer::Failed,
+                Compared::Unequal(Lacking::Both),
+                Compared::Unequal(Lacking::Both),
+            ),
+        ] {
+            assert_eq!(compared(&answer, true), by_lower, "{answer:?}");
+            assert_eq!(compared(&answer, false), by_upper, "{answer:?}");
+        }
     }
 }

@@ -176,7 +176,19 @@ pub struct Group {
 }
 
 impl Partial {
-    /// Counts an entity.
+    /// The number of entities that were counted.
+    #[must_use]
+    pub fn keys(&self) -> u64 {
+        self.keys
+    }
+
+    /// About how much memory the groups take, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Counts an entity. Returns the steps that it took.
     ///
     /// # Errors
     /// The entity takes too many steps, or a bound of the groups is met. The partial is of no use
@@ -185,13 +197,13 @@ impl Partial {
         &mut self,
         aggregation: &Aggregation,
         entity: &Entity<'_>,
-    ) -> Result<(), AggregationError> {
+    ) -> Result<u32, AggregationError> {
         self.keys += 1;
         let subject = Subject::new(entity);
         if let Some(condition) = &aggregation.condition
             && !condition.matches(&subject)?
         {
-            return Ok(());
+            return Ok(subject.steps());
         }
         self.matched += 1;
         self.name.clear();
@@ -224,7 +236,8 @@ impl Partial {
             }
         }
         self.bytes = bytes;
-        check_groups(self.groups.len(), bytes)
+        check_groups(self.groups.len(), bytes)?;
+        Ok(subject.steps())
     }
 
     /// Adds what other entities of the same aggregation amount to.

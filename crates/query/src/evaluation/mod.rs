@@ -18,8 +18,8 @@ pub(crate) use operators::order_of;
 use std::cell::Cell;
 use std::fmt;
 
-/// The most steps that an entity may take: some milliseconds.
-pub const FUEL: u32 = 40_000;
+/// The most steps that an entity may take, so that none takes more than some milliseconds.
+pub const FUEL: u32 = 30_000;
 
 /// How many bytes are read in a step.
 const BYTES_PER_STEP: usize = 64;
@@ -43,6 +43,7 @@ pub struct Entity<'a> {
 #[derive(Debug)]
 pub struct Subject<'a> {
     entity: &'a Entity<'a>,
+    tank: u32,
     fuel: Cell<u32>,
 }
 
@@ -136,8 +137,15 @@ impl<'a> Subject<'a> {
     pub(crate) fn with_fuel(entity: &'a Entity<'a>, fuel: u32) -> Self {
         Self {
             entity,
+            tank: fuel,
             fuel: Cell::new(fuel),
         }
+    }
+
+    /// The steps that were taken so far.
+    #[must_use]
+    pub fn steps(&self) -> u32 {
+        self.tank - self.fuel.get()
     }
 
     /// Takes one step, and one for each piece of `bytes`.

@@ -78,9 +78,9 @@ const ROUTES: [(Route, &str); 15] = [
 const METHODS: [&str; 6] = ["GET", "HEAD", "PUT", "DELETE", "POST", "other"];
 
 /// The last entry stands for all other statuses.
-const STATUSES: [u16; 29] = [
+const STATUSES: [u16; 30] = [
     101, 200, 201, 202, 204, 304, 400, 401, 403, 404, 405, 408, 409, 411, 412, 413, 414, 415, 417,
-    421, 426, 431, 500, 501, 503, 504, 505, 507, 0,
+    421, 422, 426, 431, 500, 501, 503, 504, 505, 507, 0,
 ];
 
 /// The expected answers of each route.

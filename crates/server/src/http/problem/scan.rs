@@ -2,9 +2,11 @@
 
 use super::Problem;
 use api::problem_type::{
-    SCAN_FAILED, SCAN_NEEDS_HTTP_1_1, SCAN_TIMED_OUT, SCAN_TOO_LONG, TOO_FEW_NODES,
+    EXPRESSION_TOO_COSTLY, SCAN_FAILED, SCAN_NEEDS_HTTP_1_1, SCAN_TIMED_OUT, SCAN_TOO_LONG,
+    TOO_FEW_NODES,
 };
 use node::Receipt;
+use query::OutOfFuel;
 
 impl Problem {
     /// A scan over HTTP/1.0.
@@ -50,6 +52,17 @@ impl Problem {
             &SCAN_FAILED,
             "this node cannot read these keys from its disk: ask another node, and see this \
              node's log",
+        )
+    }
+
+    /// A condition takes too many steps for an entity.
+    pub(crate) fn expression_too_costly(asked: u64) -> Self {
+        Self::new(
+            &EXPRESSION_TOO_COSTLY,
+            format!(
+                "{OutOfFuel}, or leave long values out with `size < 100000 && …`. {asked} entities were \
+                 looked at"
+            ),
         )
     }
 }

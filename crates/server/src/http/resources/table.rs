@@ -101,7 +101,8 @@ pub(super) static RESOURCES: [Resource; 26] = [
         handler: Handler::Entities,
         methods: &pages(Need::Read),
         parameters: &[
-            "start", "end", "prefix", "delimiter", "limit", "values", "count", "scope", "ack", "from", "replicas",
+            "start", "end", "prefix", "delimiter", "limit", "where", "values", "count", "scope", "ack", "from",
+            "replicas",
         ],
         route: Some(Route::Scan),
     },

@@ -406,3 +406,32 @@ fn many_short_scans_at_a_time_all_get_their_turn() {
         });
     }
 }
+
+#[test]
+fn a_condition_selects_of_what_the_replicas_agree_on() {
+    let mut cluster = Cluster::start_with(3, without_repairs);
+    let mut client = cluster.client(0);
+    for number in 0..10 {
+        let value = format!(r#"{{"n":{number}}}"#);
+        let target = format!("/v0/entity?id=k{number}&replicas=2/3");
+        assert_eq!(client.put(&target, value.as_bytes()).status, 201);
+    }
+    // A stale replica holds what would match.
+    cluster.stop_node(2);
+    let put = client.put("/v0/entity?id=k9&replicas=2/3", br#"{"n":0}"#);
+    assert_eq!(put.status, 201);
+    let select = |client: &mut Client| {
+        let reply = scan(client, "where=value.n%3E6&replicas=2/3");
+        let keys: Vec<String> = told(&reply).into_iter().map(|(key, _)| key).collect();
+        let counted = scan(client, "where=value.n%3E6&replicas=2/3&count=only");
+        assert_eq!(counted.json(), serde_json::json!({"count": keys.len()}));
+        let two = scan(client, "where=value.n%3E2&replicas=2/3&limit=2&values=omit");
+        assert_eq!(told(&two).len(), 2);
+        keys
+    };
+    assert_eq!(select(&mut client), ["k7", "k8"]);
+    cluster.start_node(2);
+    cluster.wait_until_joined();
+    let mut stale = cluster.client(2);
+    assert_eq!(select(&mut stale), ["k7", "k8"]);
+}

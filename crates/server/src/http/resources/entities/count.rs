@@ -4,7 +4,7 @@
 //! count holds one batch at a time, and ends when its client leaves.
 
 use super::parameters::ScanParameters;
-use super::{Reader, Source, begin};
+use super::{Filter, Reader, Source, begin};
 use crate::http::exchange::{Answer, HttpExchange};
 use crate::http::problem::Problem;
 use crate::http::request::verb::Verb;
@@ -31,6 +31,7 @@ pub(super) async fn answer(
     exchange: &HttpExchange<'_>,
     parameters: ScanParameters,
     source: Source,
+    now_unix_ms: u64,
     first_deadline: Duration,
 ) -> Answer {
     if exchange.verb == Verb::Head {
@@ -39,30 +40,33 @@ pub(super) async fn answer(
         response.headers_mut().insert(CONTENT_TYPE, json);
         return Ok(response);
     }
-    let count = count(exchange, parameters, source, first_deadline).await?;
+    let count = count(exchange, parameters, source, now_unix_ms, first_deadline).await?;
     Ok(page::json(&CountPage { count }))
 }
 
 async fn count(
     exchange: &HttpExchange<'_>,
-    parameters: ScanParameters,
+    mut parameters: ScanParameters,
     source: Source,
+    now_unix_ms: u64,
     first_deadline: Duration,
 ) -> Result<u64, Problem> {
     let listener = exchange.listener;
-    let now_unix_ms = listener.clock().unix_ms();
     let limit = parameters.limit.unwrap_or(u64::MAX);
     let mut counted = 0;
     let mut next = begin(listener, &parameters, source, first_deadline);
+    let condition = parameters.condition.take();
+    let filter = condition.map(|condition| Filter::new(condition, now_unix_ms));
     let mut reader = Reader::new(exchange, parameters);
     let mut deadline = first_deadline;
     while let Some(scan) = next.filter(|_| counted < limit) {
         let coordinator = listener.worker.coordinator();
         let batch = coordinator.next_batch(scan, deadline).await?;
-        let live = batch
-            .entries
-            .iter()
-            .filter(|entry| entry.is_live(now_unix_ms));
+        let entries = match &filter {
+            Some(filter) => filter.select(batch.entries).await?,
+            None => batch.entries,
+        };
+        let live = entries.iter().filter(|entry| entry.is_live(now_unix_ms));
         counted = (counted + live.count() as u64).min(limit);
         if listener.is_stopping() {
             return Err(Problem::overloaded());

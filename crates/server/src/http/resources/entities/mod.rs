@@ -1,10 +1,11 @@
 //! `/v0/entities`: a scan of this node, or of the whole cluster.
 //!
 //! `parameters` reads the query, `scan_stream` sends the entities, `listing` groups them by a
-//! delimiter, `count` only counts them. The
-//! right is checked again before each batch, because a scan may outlive its token.
+//! delimiter, `count` only counts them, `filter` leaves out those that a condition does not match.
+//! The right is checked again before each batch, because a scan may outlive its token.
 
 mod count;
+mod filter;
 mod listing;
 mod parameters;
 mod scan_stream;
@@ -20,6 +21,7 @@ use crate::net::Listener;
 use crate::trust::Trust;
 use base::{Refused, Reservation};
 use cluster::Replicas;
+use filter::Filter;
 use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, TRAILER, VARY};
 use hyper::{HeaderMap, Response, Version};
 use listing::Listing;
@@ -37,7 +39,7 @@ pub(super) use count::CountPage;
 /// `GET` and `HEAD`. Reads the first batch before the answer begins, so that a store
 /// that cannot be read is an error with a status.
 pub(super) async fn answer(exchange: HttpExchange<'_>) -> Answer {
-    let parameters = parameters::read(exchange.query(), exchange.replica_rules())?;
+    let mut parameters = parameters::read(exchange.query(), exchange.replica_rules())?;
     exchange.authorize(RequestedKeys::Range(
         &parameters.start,
         parameters.end.as_deref(),
@@ -47,6 +49,7 @@ pub(super) async fn answer(exchange: HttpExchange<'_>) -> Answer {
     }
     exchange.check_body_limit()?;
     let listener = exchange.listener;
+    let now_unix_ms = listener.clock().unix_ms();
     // Scans wait for one another before they have a permit, so they keep no request out.
     let admitted = listener.admit_scan(exchange.deadline()).await?;
     let source = source(listener, &parameters, exchange.deadline()).await?;
@@ -56,7 +59,7 @@ pub(super) async fn answer(exchange: HttpExchange<'_>) -> Answer {
     if parameters.telling == Telling::Count {
         // It counts as a scan, and has no permit, because it may take long.
         drop(permit);
-        let counted = count::answer(&exchange, parameters, source, deadline).await;
+        let counted = count::answer(&exchange, parameters, source, now_unix_ms, deadline).await;
         drop(admitted);
         return counted;
     }
@@ -69,7 +72,7 @@ pub(super) async fn answer(exchange: HttpExchange<'_>) -> Answer {
             Telling::Values | Telling::Count => scan_format(headers),
         },
         limit: parameters.limit.unwrap_or(u64::MAX),
-        now_unix_ms: listener.clock().unix_ms(),
+        now_unix_ms,
         trailers: wants_trailers(headers),
     };
     let mut response = Response::new(ResponseBody::empty());
@@ -77,8 +80,11 @@ pub(super) async fn answer(exchange: HttpExchange<'_>) -> Answer {
     if exchange.verb == Verb::Head {
         return Ok(response);
     }
-    let first = match begin(listener, &parameters, source, deadline) {
-        Some(scan) => Some(first_batch(listener, scan, deadline).await?),
+    let begun = begin(listener, &parameters, source, deadline);
+    let condition = parameters.condition.take();
+    let filter = condition.map(|condition| Rc::new(Filter::new(condition, now_unix_ms)));
+    let first = match begun {
+        Some(scan) => Some(first_batch(listener, scan, filter.as_deref(), deadline).await?),
         None => None,
     };
     // From now on the stream counts as a scan and holds no permit, because a slow
@@ -87,7 +93,7 @@ pub(super) async fn answer(exchange: HttpExchange<'_>) -> Answer {
     let reader = Reader::new(&exchange, parameters);
     let delimiter = reader.parameters.delimiter.clone();
     let listing = delimiter.map(|(delimiter, prefix)| Listing::new(prefix, delimiter));
-    let stream = stream(listener, plan, reader, first, admitted);
+    let stream = stream(listener, plan, reader, filter, first, admitted);
     let stream = stream.grouped(listing);
     let stream = stream.gathered(exchange.channel.gather_scan());
     Ok(response.map(|_| ResponseBody::stream(Box::new(stream))))
@@ -132,12 +138,8 @@ fn begin(
         Source::Cluster(replicas, window) => {
             let plan = ClusterScanPlan {
                 replicas,
-                wants_values: parameters.telling == Telling::Values,
-                // Of groups more entities are read than lines are told.
-                limit: match parameters.delimiter {
-                    None => parameters.limit.unwrap_or(u64::MAX),
-                    Some(_) => u64::MAX,
-                },
+                wants_values: parameters.needs_values,
+                limit: parameters.read_max(),
             };
             coordinator.begin_cluster_scan(start, end, plan, window, deadline)
         }
@@ -148,10 +150,15 @@ fn begin(
 async fn first_batch(
     listener: &Listener,
     scan: KeyScan,
+    filter: Option<&Filter>,
     deadline: Duration,
 ) -> Result<ScanBatch, Problem> {
     let coordinator = listener.worker.coordinator();
-    Ok(coordinator.next_batch(scan, deadline).await?)
+    let mut batch = coordinator.next_batch(scan, deadline).await?;
+    if let Some(filter) = filter {
+        batch.entries = filter.select(batch.entries).await?;
+    }
+    Ok(batch)
 }
 
 fn set_headers(headers: &mut HeaderMap, plan: &ScanPlan) {
@@ -198,6 +205,7 @@ fn stream(
     listener: &Rc<Listener>,
     plan: ScanPlan,
     mut reader: Reader,
+    filter: Option<Rc<Filter>>,
     first: Option<ScanBatch>,
     admitted: Reservation,
 ) -> ScanStream {
@@ -210,9 +218,15 @@ fn stream(
         let now = listener.clock().monotonic();
         let deadline = now.saturating_add(listener.stall_timeout());
         let coordinator = Rc::clone(listener.worker.coordinator());
+        let filter = filter.clone();
         Box::pin(async move {
             let batch = coordinator.next_batch(scan, deadline).await;
-            batch.map_err(CutReason::Failed)
+            let mut batch = batch.map_err(CutReason::Failed)?;
+            if let Some(filter) = filter {
+                let selected = filter.select(batch.entries).await;
+                batch.entries = selected.map_err(CutReason::TooCostly)?;
+            }
+            Ok(batch)
         })
     };
     ScanStream::new(&log, plan, Box::new(ask), first, admitted)

@@ -4,12 +4,13 @@ use crate::http::query::keys::{bound_of, end_of_prefix, key_of};
 use crate::http::query::replicas::{ReplicaParameters, ReplicaRules};
 use crate::http::query::{ParameterError, QueryBytes, number_of, pairs, set, unknown};
 use cluster::Replicas;
+use query::Expression;
 
 /// The longest delimiter, in bytes.
 const DELIMITER_BYTES_MAX: usize = 16;
 
 /// The parameters of `/v0/entities`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct ScanParameters {
     /// The first key.
     pub(crate) start: QueryBytes,
@@ -21,8 +22,20 @@ pub(crate) struct ScanParameters {
     pub(crate) telling: Telling,
     /// The delimiter by which keys are grouped, and the prefix that all keys have.
     pub(crate) delimiter: Option<(QueryBytes, usize)>,
+    /// Which entities are told; all without it.
+    pub(crate) condition: Option<Expression>,
+    /// Whether the values of entities are read.
+    pub(crate) needs_values: bool,
     /// Whose entities.
     pub(crate) scope: Scope,
+}
+
+impl ScanParameters {
+    /// How many entities are read at most: more than are told if some are not told, or grouped.
+    pub(crate) fn read_max(&self) -> u64 {
+        let tells_all = self.condition.is_none() && self.delimiter.is_none();
+        self.limit.filter(|_| tells_all).unwrap_or(u64::MAX)
+    }
 }
 
 /// Whose entities a scan tells.
@@ -56,6 +69,7 @@ pub(crate) fn read(
 ) -> Result<ScanParameters, ParameterError> {
     let (mut start, mut end, mut prefix, mut limit) = (None, None, None, None);
     let (mut values, mut count, mut scope, mut delimiter) = (None, None, None, None);
+    let mut condition = None;
     let mut replicas = ReplicaParameters::default();
     let mut first_of_pair = None;
     for parameter in pairs(query) {
@@ -79,6 +93,7 @@ pub(crate) fn read(
                 }
                 set(&mut delimiter, "delimiter", value)?;
             }
+            b"where" => set(&mut condition, "where", condition_of(&value)?)?,
             b"values" => set(
                 &mut values,
                 "values",
@@ -108,6 +123,12 @@ pub(crate) fn read(
         return Err(ParameterError::new(
             "count",
             "counts entities, and delimiter groups them: leave one of both out",
+        ));
+    }
+    if delimiter.is_some() && condition.is_some() {
+        return Err(ParameterError::new(
+            "where",
+            "selects entities, and delimiter groups them: leave one of both out",
         ));
     }
     let prefix_bytes = prefix.as_ref().map_or(0, |prefix| prefix.len());
@@ -140,18 +161,30 @@ pub(crate) fn read(
             ));
         }
     };
+    let telling = match (count, values) {
+        (Some(()), _) => Telling::Count,
+        (None, Some(())) => Telling::Keys,
+        (None, None) => Telling::Values,
+    };
     Ok(ScanParameters {
         start,
         end,
         limit,
-        telling: match (count, values) {
-            (Some(()), _) => Telling::Count,
-            (None, Some(())) => Telling::Keys,
-            (None, None) => Telling::Values,
-        },
+        telling,
+        needs_values: telling == Telling::Values
+            || condition.as_ref().is_some_and(Expression::needs_value),
+        condition,
         delimiter: delimiter.map(|delimiter| (delimiter, prefix_bytes)),
         scope,
     })
+}
+
+/// Reads a condition.
+fn condition_of(value: &[u8]) -> Result<Expression, ParameterError> {
+    let text = std::str::from_utf8(value);
+    let text = text.map_err(|_| ParameterError::new("where", "is not UTF-8"))?;
+    Expression::condition(text)
+        .map_err(|error| ParameterError::new("where", format_args!("is no condition: {error}")))
 }
 
 /// Checks a parameter that has one value.
@@ -299,6 +332,35 @@ mod tests {
         }
         let longest = format!("prefix={}", "a".repeat(KEY_BYTES_MAX));
         assert_eq!(read(Some(&longest)).unwrap().start.len(), KEY_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_condition_is_checked_and_says_what_is_read() {
+        for (query, needs_values, read_max) in [
+            ("prefix=a&limit=2", true, 2),
+            ("prefix=a&limit=2&values=omit", false, 2),
+            ("prefix=a&limit=2&where=value.total>100", true, u64::MAX),
+            ("prefix=a&limit=2&where=version>7", true, u64::MAX),
+            (
+                "prefix=a&limit=2&values=omit&where=version>7",
+                false,
+                u64::MAX,
+            ),
+            ("prefix=a&count=only&where=size>7", true, u64::MAX),
+        ] {
+            let parsed = read(Some(query)).unwrap();
+            assert_eq!(parsed.needs_values, needs_values, "{query}");
+            assert_eq!(parsed.read_max(), read_max, "{query}");
+        }
+        for query in [
+            "prefix=a&where=",
+            "prefix=a&where=key",
+            "prefix=a&where=%FF",
+            "prefix=a&where=true&where=true",
+            "prefix=a&where=true&delimiter=a",
+        ] {
+            assert_eq!(read(Some(query)).unwrap_err().parameter, "where", "{query}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! store. Every failure ends the body with an error, and hyper then closes the connection without
 //! the last chunk, so a stream that was cut off never looks complete.
 
+use super::filter::TooCostly;
 use super::listing::{Continuation, Listed, Listing};
 use crate::http::request::negotiation::ScanFormat;
 use crate::http::response::body::{BodyStream, StreamCut};
@@ -42,6 +43,8 @@ pub(crate) enum CutReason {
     Failed(BatchFailure),
     /// The token of its client may not read the scan any more.
     NoRight,
+    /// Its condition takes too many steps for an entity.
+    TooCostly(TooCostly),
 }
 
 /// Resolves to the next batch of a scan.
@@ -252,6 +255,14 @@ fn report_cut(reason: &CutReason, entities: u64, log: &LimitedLog) {
 fn write_cut(reason: &CutReason, entities: u64, left_out: Option<u64>) {
     let failure = match reason {
         CutReason::Failed(failure) => failure,
+        CutReason::TooCostly(TooCostly { asked }) => {
+            return tracing::info!(
+                entities,
+                asked,
+                left_out,
+                "a scan was cut off: its condition takes too many steps for an entity"
+            );
+        }
         CutReason::NoRight => {
             return tracing::info!(
                 entities,

@@ -1,6 +1,6 @@
 //! The log's formats, torn tails and damage.
 
-use super::group::{GroupSize, RecordOf, write_group};
+use super::group::{GroupHeader, GroupSize, RecordOf, checksum, read_group, write_group};
 use super::segment_reader::read_segment;
 use super::*;
 use crate::disk::RealDisk;
@@ -328,6 +328,39 @@ fn the_format_is_that_of_the_fixture() {
     let (bytes, _) = segment_file(true, true);
     let end = read(&bytes).unwrap().end as usize;
     assert_eq!(bytes[..end], fixture[..]);
+}
+
+#[test]
+fn promises_have_the_format_of_their_fixture() {
+    let disk = MemoryDisk::new();
+    disk.create_folder(&folder()).unwrap();
+    let promises = [(b"a".as_slice(), 8), (b"key", 9)];
+    let promises = promises.map(|(key, at)| Entry::tombstone(key, Timestamp::from_u64(at), 3));
+    create(&disk, SECRET).append_promises(&promises).unwrap();
+    let bytes = read_file(&disk, 1);
+    let segment = read(&bytes).unwrap();
+    assert!(segment.entries.is_empty());
+    assert_eq!(segment.promises, promises);
+    let fixture = include_bytes!("../../tests/fixtures/log-v2-promises.wal");
+    assert_eq!(bytes[..segment.end as usize], fixture[..]);
+}
+
+#[test]
+fn a_group_is_not_read_if_a_record_has_an_unknown_flag() {
+    let (format, tag) = (SegmentFormat::NEWEST, 1);
+    let records_at = format.group_header_bytes();
+    let entries = [put("a", 8, b"x")];
+    for (flag, is_read) in [(0, true), (FLAG_PROMISE, true), (8, false), (128, false)] {
+        let mut group = Vec::new();
+        let size = GroupSize::of(entries.iter()).unwrap();
+        write_group(size, RecordOf::Version, entries.iter(), tag, 0, &mut group);
+        let mut header = GroupHeader::read(&group, format, tag).unwrap();
+        group[records_at + format.record_header_bytes()] |= flag;
+        header.checksum = checksum(&group[records_at..], tag);
+        header.write(format, tag, &mut group[..records_at]);
+        let read = read_group(&group, format, tag);
+        assert_eq!(read.is_some(), is_read, "{flag}");
+    }
 }
 
 /// Where the groups of the fixture of version 1 end, the last of which is its seal.

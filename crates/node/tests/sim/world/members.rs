@@ -173,8 +173,13 @@ impl World {
         }
         let began = Instant::now();
         loop {
+            // The nodes of a new cluster have a list once all have met.
             let Some(list) = self.latest_list() else {
-                return Err("no node has a list of members".to_owned());
+                if began.elapsed() > CHANGING {
+                    return Err("no node has a list of members".to_owned());
+                }
+                sleep(LOOK_PERIOD).await;
+                continue;
             };
             if self.have_settled(&list) {
                 let members = Membership::of(&list, self.scenario.nodes);

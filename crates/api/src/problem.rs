@@ -25,7 +25,7 @@ pub struct Problem {
     pub status: u16,
     /// What happened, with which values, and what to do.
     pub detail: String,
-    /// The query parameter to correct.
+    /// The query parameter, or the field of the body, to correct.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameter: Option<String>,
     /// The methods of the resource.

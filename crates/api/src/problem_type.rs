@@ -86,6 +86,7 @@ problem_types! {
     SCAN_TOO_LONG = 504, "scan-too-long", "Scan Too Long";
     SCAN_FAILED = 500, "scan-failed", "Scan Failed";
     EXPRESSION_TOO_COSTLY = 422, "expression-too-costly", "Expression Too Costly";
+    TOO_MANY_GROUPS = 422, "too-many-groups", "Too Many Groups";
     COMPACTION_FAILED = 500, "compaction-failed", "Compaction Failed";
     NO_SUCH_BACKUP = 404, "no-such-backup", "No Such Backup";
     BACKUP_RUNNING = 409, "backup-running", "Backup Running";

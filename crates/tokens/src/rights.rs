@@ -41,6 +41,8 @@ impl Need {
 pub enum RequestedKeys<'a> {
     /// None.
     NoKey,
+    /// Some, which its body names.
+    SomeKeys,
     /// One key.
     Key(&'a [u8]),
     /// All keys from the first up to, but without, the second; `None` is behind the last.
@@ -66,6 +68,7 @@ impl Rights {
     pub fn allow(&self, need: Need, asked: RequestedKeys<'_>) -> bool {
         let of_keys = |keys: &KeySet| match asked {
             RequestedKeys::NoKey => false,
+            RequestedKeys::SomeKeys => !keys.is_empty(),
             RequestedKeys::Key(key) => keys.has(key),
             RequestedKeys::Range(start, end) => keys.has_range(start, end),
         };
@@ -137,10 +140,12 @@ mod tests {
             ),
             (Need::Read, RequestedKeys::Range(b"cart/", None), false),
             (Need::Read, RequestedKeys::NoKey, false),
+            (Need::Read, RequestedKeys::SomeKeys, true),
             (Need::Lines, RequestedKeys::NoKey, true),
         ] {
             assert_eq!(rights.allow(need, asked), expected, "{need:?} {asked:?}");
         }
         assert!(!Rights::default().allow(Need::Lines, RequestedKeys::NoKey));
+        assert!(!Rights::default().allow(Need::Read, RequestedKeys::SomeKeys));
     }
 }

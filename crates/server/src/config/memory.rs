@@ -34,6 +34,8 @@ pub struct MemorySplit {
     pub store_values_bytes: usize,
     /// How many scans are streamed at a time.
     pub scans_max: usize,
+    /// The groups of aggregates.
+    pub groups_bytes: usize,
     /// TLS; all 0 without it.
     pub tls: TlsSplit,
 }
@@ -164,10 +166,11 @@ impl MemorySplit {
     /// |---|---|
     /// | memtables: one active, two frozen | 3, less where values are long |
     /// | long values in the store | one on top of each memtable, two that are read |
-    /// | writes that wait for their commit | 2 |
+    /// | writes that wait for their commit | 1 7/8 |
     /// | requests that are being received | 1 1/2 |
     /// | long answers | 1 |
     /// | scans | 1 |
+    /// | groups of aggregates | 1/8 |
     /// | operations of batches | 1/8 |
     /// | answers of batches | 1/8 |
     /// | chunked batches, 192 KiB each | 1/4 |
@@ -207,7 +210,7 @@ impl MemorySplit {
         let mut split = Self {
             node: MemoryParts {
                 memtable_bytes: Self::memtable_bytes(sixteenth, value_bytes_max),
-                write_queue_bytes: sixteenth * 2,
+                write_queue_bytes: sixteenth * 2 - sixteenth / 8,
                 cache_bytes: 0,
                 peer_bytes,
                 answers_bytes: sixteenth.max(value_bytes_max),
@@ -223,6 +226,7 @@ impl MemorySplit {
             batch_windows_bytes: sixteenth / 8,
             batch_streams_max: (sixteenth / 4 / BATCH_STREAM_BYTES).clamp(4, 1024),
             store_values_bytes: Self::store_values_bytes(value_bytes_max),
+            groups_bytes: sixteenth / 8,
             scans_max: (sixteenth / Self::SCAN_BYTES).clamp(4, 1024),
             tls: TlsSplit::default(),
         };
@@ -260,6 +264,7 @@ impl MemorySplit {
             self.uploads_long_bytes,
             self.heads_bytes,
             self.unsent_bytes,
+            self.groups_bytes,
             self.batch_answers_bytes,
             self.batch_windows_bytes,
             self.batch_streams_max * BATCH_STREAM_BYTES,

@@ -79,7 +79,7 @@ impl HttpExchange<'_> {
     /// The problem to answer.
     pub(crate) fn authorize(&self, asked: RequestedKeys<'_>) -> Result<(), Problem> {
         let key = match asked {
-            RequestedKeys::NoKey => None,
+            RequestedKeys::NoKey | RequestedKeys::SomeKeys => None,
             RequestedKeys::Key(key) | RequestedKeys::Range(key, _) => Some(key),
         };
         if let (Some(timeline), Some(key)) = (self.timeline, key) {

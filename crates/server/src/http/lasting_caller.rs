@@ -60,7 +60,7 @@ impl LastingCaller {
         let problem = Problem::no_right(need, &self.caller);
         if let (Some(audit), Some(audited)) = (trust.audit(), &self.audited) {
             let key = match asked {
-                RequestedKeys::NoKey => None,
+                RequestedKeys::NoKey | RequestedKeys::SomeKeys => None,
                 RequestedKeys::Key(key) | RequestedKeys::Range(key, _) => Some(key),
             };
             let event = Event {

@@ -15,7 +15,7 @@ use std::time::Duration;
 pub(crate) enum Route {
     /// A key.
     Entity,
-    /// A scan.
+    /// A scan, or what its entities amount to.
     Scan,
     /// Many operations. Its client chooses how long it takes, so its time is not a latency.
     Batch,
@@ -84,7 +84,7 @@ const STATUSES: [u16; 30] = [
 ];
 
 /// The expected answers of each route.
-const EXPECTED: [(Route, &str, &[u16]); 21] = [
+const EXPECTED: [(Route, &str, &[u16]); 22] = [
     (Route::Entity, "GET", &[200, 304, 400, 404, 503, 504]),
     (Route::Entity, "HEAD", &[200, 304, 400, 404, 503, 504]),
     (
@@ -95,6 +95,7 @@ const EXPECTED: [(Route, &str, &[u16]); 21] = [
     (Route::Entity, "DELETE", &[202, 400, 412, 501, 503, 504]),
     (Route::Scan, "GET", &[200, 400, 503]),
     (Route::Scan, "HEAD", &[200, 400, 503]),
+    (Route::Scan, "POST", &[200, 400, 415, 422, 503]),
     (Route::Batch, "POST", &[200, 400, 413, 415, 503]),
     (Route::Digest, "GET", &[200, 400, 503]),
     (Route::Digest, "HEAD", &[200, 400, 503]),

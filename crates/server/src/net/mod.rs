@@ -199,6 +199,11 @@ impl Listener {
             .unwrap_or(Err(Refused))
     }
 
+    /// Quota for the groups of the aggregates of all runtimes, in bytes.
+    pub(crate) fn groups(&self) -> &Arc<Quota> {
+        &self.shared.groups
+    }
+
     /// Quota for the values that the batches of all runtimes have read, in bytes.
     pub(crate) fn batch_answers(&self) -> &Arc<Quota> {
         &self.shared.batch_answers

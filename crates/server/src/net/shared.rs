@@ -37,6 +37,8 @@ pub(crate) struct ListenerShared {
     /// its client reads. Most are short, so one that finds too many waits for a while, and holds
     /// nothing meanwhile: neither memory, nor a permit, nor anything of another node.
     pub(crate) scans: Arc<Quota>,
+    /// Quota for the groups of aggregates, in bytes.
+    pub(crate) groups: Arc<Quota>,
     /// Quota for the values of up to 64 KiB that batches have read, in bytes.
     pub(crate) batch_answers: Arc<Quota>,
     /// Quota for the operations that batches have read and not answered, in bytes.
@@ -98,6 +100,7 @@ impl ListenerShared {
             peer_slots: Quota::new(peer_slots(&config.node.members, config.threads)),
             heads: Quota::new(split.heads_bytes),
             scans: Quota::with_line(split.scans_max, config.requests_queued_max),
+            groups: Quota::new(split.groups_bytes),
             batch_answers: Quota::new(split.batch_answers_bytes),
             batch_windows: Quota::new(split.batch_windows_bytes),
             batch_streams: BatchStreams::new(split.batch_streams_max),

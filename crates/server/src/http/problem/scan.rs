@@ -3,7 +3,7 @@
 use super::Problem;
 use api::problem_type::{
     EXPRESSION_TOO_COSTLY, SCAN_FAILED, SCAN_NEEDS_HTTP_1_1, SCAN_TIMED_OUT, SCAN_TOO_LONG,
-    TOO_FEW_NODES,
+    TOO_FEW_NODES, TOO_MANY_GROUPS,
 };
 use node::Receipt;
 use query::OutOfFuel;
@@ -64,5 +64,22 @@ impl Problem {
                  looked at"
             ),
         )
+    }
+
+    /// An aggregation has more groups than it may, as `bound` says.
+    pub(crate) fn too_many_groups(bound: &str, asked: u64) -> Self {
+        Self::new(
+            &TOO_MANY_GROUPS,
+            format!("{bound}. {asked} entities were looked at"),
+        )
+    }
+
+    /// The groups of an aggregation take more memory than this node has for all.
+    pub(crate) fn too_much_of_groups(bytes_max: usize, asked: u64) -> Self {
+        let bound = format!(
+            "groups of more than {bytes_max} bytes: group by something shorter or with fewer values, \
+             ask of fewer entities, or give the node more --memory"
+        );
+        Self::too_many_groups(&bound, asked)
     }
 }

@@ -29,6 +29,7 @@ impl Resource {
         match self.handler {
             Handler::Entity
             | Handler::Entities
+            | Handler::Aggregate
             | Handler::Batch
             | Handler::Digest
             | Handler::KeyReplicas
@@ -62,6 +63,7 @@ impl Resource {
         match self.handler {
             Handler::Entity => entity::answer(exchange).await,
             Handler::Entities => entities::answer(exchange).await,
+            Handler::Aggregate => entities::answer_aggregate(exchange).await,
             Handler::Batch => batch::answer(exchange).await,
             Handler::Digest => digest::answer(exchange).await,
             Handler::Status => status::answer(exchange).await,

@@ -19,6 +19,8 @@ pub(super) enum Handler {
     Entity,
     /// A scan.
     Entities,
+    /// What the entities of a scan amount to.
+    Aggregate,
     /// Many operations.
     Batch,
     /// What this node keeps in a range, as a sum.
@@ -85,7 +87,7 @@ const fn pages(need: Need) -> [(Verb, Need); 2] {
 /// The table. It is looked up in this order, so the resources that clients ask for most come
 /// first, and those of the console last.
 #[rustfmt::skip]
-pub(super) static RESOURCES: [Resource; 26] = [
+pub(super) static RESOURCES: [Resource; 27] = [
     Resource {
         path: "/v0/entity",
         handler: Handler::Entity,
@@ -104,6 +106,13 @@ pub(super) static RESOURCES: [Resource; 26] = [
             "start", "end", "prefix", "delimiter", "limit", "where", "values", "count", "scope", "ack", "from",
             "replicas",
         ],
+        route: Some(Route::Scan),
+    },
+    Resource {
+        path: "/v0/aggregate",
+        handler: Handler::Aggregate,
+        methods: &[(Verb::Post, Need::Read)],
+        parameters: &[],
         route: Some(Route::Scan),
     },
     Resource {
@@ -448,7 +457,9 @@ mod tests {
             }
             for (need, names) in rows {
                 let of_keys = match resource.handler {
-                    Handler::Entities | Handler::Digest => " for all keys of the range",
+                    Handler::Entities | Handler::Aggregate | Handler::Digest => {
+                        " for all keys of the range"
+                    }
                     _ => " for the key",
                 };
                 let need = match need {

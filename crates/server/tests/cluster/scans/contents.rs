@@ -435,3 +435,35 @@ fn a_condition_selects_of_what_the_replicas_agree_on() {
     let mut stale = cluster.client(2);
     assert_eq!(select(&mut stale), ["k7", "k8"]);
 }
+
+#[test]
+fn an_aggregate_of_the_cluster_counts_each_key_once_or_says_that_nodes_are_missing() {
+    let mut cluster = Cluster::start_with(3, without_repairs);
+    let mut client = cluster.client(0);
+    for number in 0..100 {
+        let value = format!(r#"{{"n":{number}}}"#);
+        let target = format!("/v0/entity?id=k{number:02}&replicas=2/3");
+        assert_eq!(client.put(&target, value.as_bytes()).status, 201);
+    }
+    let ask = |client: &mut Client| {
+        let question = br#"{"scope":"cluster","where":"value.n >= 50","by":["value.n % 2"],
+            "aggregates":[{"sum":"value.n"}],"ack":2,"from":3}"#;
+        let json = "content-type: application/json\r\n";
+        client.request("POST", "/v0/aggregate", json, question)
+    };
+    let expected = serde_json::json!({"keys": 100, "matched": 50, "ack": 2, "from": 3, "groups": [
+        {"by": [0], "count": 25, "aggregates": [{"operation": "sum", "value": 1850, "counted": 25}]},
+        {"by": [1], "count": 25, "aggregates": [{"operation": "sum", "value": 1875, "counted": 25}]},
+    ]});
+    assert_eq!(ask(&mut client).json(), expected);
+    cluster.stop_node(2);
+    assert_eq!(
+        ask(&mut client).json(),
+        expected,
+        "one of three may be missing"
+    );
+    cluster.stop_node(1);
+    let refused = ask(&mut client);
+    assert_eq!(refused.status, 504, "{}", refused.text());
+    assert_eq!(refused.json()["type"], "urn:kvorum:problem:too-few-nodes");
+}

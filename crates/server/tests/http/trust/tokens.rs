@@ -78,6 +78,7 @@ fn need(path: &str, method: &str) -> (Option<&'static [&'static str]>, &'static 
         ("/v0/entity", "GET" | "HEAD") => (Some(&["read"]), "?id=k"),
         ("/v0/entity", "PUT" | "DELETE") => (Some(&["write"]), "?id=k"),
         ("/v0/entities", "GET" | "HEAD") => (Some(&["read"]), "?start=a&end=z"),
+        ("/v0/aggregate", "POST") => (Some(&["read"]), ""),
         ("/v0/digest", "GET" | "HEAD") => (Some(&["read"]), "?start=a&end=z"),
         ("/v0/replicas", "GET" | "HEAD") => (Some(&["read"]), "?id=k"),
         ("/v0/batch", "POST") => (Some(&["read", "write"]), ""),
@@ -286,6 +287,22 @@ fn a_right_for_some_keys_is_for_those_keys() {
     ] {
         let reply = fixture.ask("shop", method, target, b"");
         assert_eq!(reply.status, status, "{method} {target}");
+    }
+}
+
+#[test]
+fn an_aggregate_needs_the_right_for_the_keys_that_its_body_names() {
+    let fixture = Fixture::new(&[("shop", "read = [\"cart/\"]")]);
+    for (body, status) in [
+        (r#"{"prefix":"cart/"}"#, 200),
+        (r#"{"start":"cart/a","end":"cart/b","where":"true"}"#, 200),
+        (r#"{"prefix":"cart"}"#, 403),
+        (r#"{"prefix":"order/"}"#, 403),
+        (r#"{"scope":"cluster"}"#, 403),
+        (r#"{"prefix":"order/","where":"wrong"}"#, 400),
+    ] {
+        let reply = fixture.ask("shop", "POST", "/v0/aggregate", body.as_bytes());
+        assert_eq!(reply.status, status, "{body}");
     }
 }
 

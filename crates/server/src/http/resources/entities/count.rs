@@ -10,11 +10,13 @@ use crate::http::problem::Problem;
 use crate::http::request::verb::Verb;
 use crate::http::response::body::ResponseBody;
 use crate::http::response::page;
+use base::Entry;
 use hyper::Response;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::future::poll_fn;
+use std::ops::ControlFlow;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -51,23 +53,52 @@ async fn count(
     now_unix_ms: u64,
     first_deadline: Duration,
 ) -> Result<u64, Problem> {
-    let listener = exchange.listener;
     let limit = parameters.limit.unwrap_or(u64::MAX);
     let mut counted = 0;
-    let mut next = begin(listener, &parameters, source, first_deadline);
     let condition = parameters.condition.take();
     let filter = condition.map(|condition| Filter::new(condition, now_unix_ms));
+    each_batch(
+        exchange,
+        parameters,
+        source,
+        first_deadline,
+        async |entries| {
+            let entries = match &filter {
+                Some(filter) => filter.select(entries).await?,
+                None => entries,
+            };
+            let live = entries.iter().filter(|entry| entry.is_live(now_unix_ms));
+            counted = (counted + live.count() as u64).min(limit);
+            Ok(if counted < limit {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            })
+        },
+    )
+    .await?;
+    Ok(counted)
+}
+
+/// Hands over all entries of a scan batch by batch, until `take` wants no more. It ends when the
+/// client leaves, or the node stops.
+pub(super) async fn each_batch(
+    exchange: &HttpExchange<'_>,
+    parameters: ScanParameters,
+    source: Source,
+    first_deadline: Duration,
+    mut take: impl AsyncFnMut(Vec<Entry>) -> Result<ControlFlow<()>, Problem>,
+) -> Result<(), Problem> {
+    let listener = exchange.listener;
+    let mut next = begin(listener, &parameters, source, first_deadline);
     let mut reader = Reader::new(exchange, parameters);
     let mut deadline = first_deadline;
-    while let Some(scan) = next.filter(|_| counted < limit) {
+    while let Some(scan) = next {
         let coordinator = listener.worker.coordinator();
         let batch = coordinator.next_batch(scan, deadline).await?;
-        let entries = match &filter {
-            Some(filter) => filter.select(batch.entries).await?,
-            None => batch.entries,
-        };
-        let live = entries.iter().filter(|entry| entry.is_live(now_unix_ms));
-        counted = (counted + live.count() as u64).min(limit);
+        if take(batch.entries).await?.is_break() {
+            return Ok(());
+        }
         if listener.is_stopping() {
             return Err(Problem::overloaded());
         }
@@ -81,5 +112,5 @@ async fn count(
             .monotonic()
             .saturating_add(listener.stall_timeout());
     }
-    Ok(counted)
+    Ok(())
 }

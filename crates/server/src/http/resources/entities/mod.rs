@@ -1,13 +1,17 @@
-//! `/v0/entities`: a scan of this node, or of the whole cluster.
+//! `/v0/entities`: a scan of this node, or of the whole cluster; `/v0/aggregate`: what its entities
+//! amount to.
 //!
 //! `parameters` reads the query, `scan_stream` sends the entities, `listing` groups them by a
 //! delimiter, `count` only counts them, `filter` leaves out those that a condition does not match.
-//! The right is checked again before each batch, because a scan may outlive its token.
+//! `aggregate` sums them up, as `question` reads it from the body. The right is checked again before
+//! each batch, because a scan may outlive its token.
 
+mod aggregate;
 mod count;
 mod filter;
 mod listing;
 mod parameters;
+mod question;
 mod scan_stream;
 
 use crate::http::exchange::{Answer, HttpExchange};
@@ -33,6 +37,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokens::{Need, RequestedKeys};
 
+#[cfg(test)]
+pub(super) use aggregate::AggregatesPage;
+pub(super) use aggregate::answer as answer_aggregate;
 #[cfg(test)]
 pub(super) use count::CountPage;
 

@@ -4,7 +4,7 @@ use crate::http::query::keys::{bound_of, end_of_prefix, key_of};
 use crate::http::query::replicas::{ReplicaParameters, ReplicaRules};
 use crate::http::query::{ParameterError, QueryBytes, number_of, pairs, set, unknown};
 use cluster::Replicas;
-use query::Expression;
+use query::{Expression, ExpressionError};
 
 /// The longest delimiter, in bytes.
 const DELIMITER_BYTES_MAX: usize = 16;
@@ -109,16 +109,8 @@ pub(crate) fn read(
             _ => return Err(unknown(&name)),
         }
     }
-    let scope = match (scope, first_of_pair) {
-        (Some(()), _) => Scope::Cluster(replicas.replicas(rules)?),
-        (None, None) => Scope::Node,
-        (None, Some(name)) => {
-            return Err(ParameterError::new(
-                String::from_utf8_lossy(&name),
-                "applies to scans of the whole cluster only: add scope=cluster, or leave it out",
-            ));
-        }
-    };
+    let first_of_pair = first_of_pair.as_deref().map(String::from_utf8_lossy);
+    let scope = scope_of(scope.is_some(), first_of_pair.as_deref(), replicas, rules)?;
     if delimiter.is_some() && count.is_some() {
         return Err(ParameterError::new(
             "count",
@@ -132,35 +124,8 @@ pub(crate) fn read(
         ));
     }
     let prefix_bytes = prefix.as_ref().map_or(0, |prefix| prefix.len());
-    let (start, end) = match (prefix, start) {
-        (Some(prefix), None) if end.is_none() => {
-            let end = end_of_prefix(&prefix);
-            (prefix, end)
-        }
-        // A level of a tree goes on behind its last line.
-        (Some(prefix), Some(start)) if end.is_none() && delimiter.is_some() => {
-            let end = end_of_prefix(&prefix);
-            (start.max(prefix), end)
-        }
-        (None, None) if delimiter.is_some() || scope != Scope::Node => {
-            (QueryBytes::from_slice(&[0]), end)
-        }
-        (Some(_), _) => {
-            return Err(ParameterError::new(
-                "prefix",
-                "replaces start and end: leave these out, or the prefix; with delimiter, start may \
-                 say where to continue",
-            ));
-        }
-        (None, Some(start)) => (start, end),
-        (None, None) => {
-            return Err(ParameterError::new(
-                "start",
-                "is missing: give the first key as start=KEY, or prefix=PREFIX; a scan with \
-                 scope=cluster begins at the first key by itself",
-            ));
-        }
-    };
+    let is_cluster = scope != Scope::Node;
+    let (start, end) = range_of(start, end, prefix, delimiter.is_some(), is_cluster)?;
     let telling = match (count, values) {
         (Some(()), _) => Telling::Count,
         (None, Some(())) => Telling::Keys,
@@ -179,12 +144,73 @@ pub(crate) fn read(
     })
 }
 
+/// Whose entities are told: those of the cluster, or those of this node, where no parameter is one of
+/// `ack` and `from`.
+///
+/// # Errors
+/// The first parameter of the pair, without a cluster or out of range.
+pub(super) fn scope_of(
+    is_cluster: bool,
+    first_of_pair: Option<&str>,
+    replicas: ReplicaParameters,
+    rules: ReplicaRules,
+) -> Result<Scope, ParameterError> {
+    match (is_cluster, first_of_pair) {
+        (true, _) => Ok(Scope::Cluster(replicas.replicas(rules)?)),
+        (false, None) => Ok(Scope::Node),
+        (false, Some(name)) => Err(ParameterError::new(
+            name,
+            "applies to scans of the whole cluster only: add scope=cluster, or leave it out",
+        )),
+    }
+}
+
+/// The first key of a range, and the key at which it ends without it.
+///
+/// # Errors
+/// The parameter that is missing, or too much.
+pub(super) fn range_of(
+    start: Option<QueryBytes>,
+    end: Option<QueryBytes>,
+    prefix: Option<QueryBytes>,
+    has_delimiter: bool,
+    is_cluster: bool,
+) -> Result<(QueryBytes, Option<QueryBytes>), ParameterError> {
+    match (prefix, start) {
+        (Some(prefix), None) if end.is_none() => {
+            let end = end_of_prefix(&prefix);
+            Ok((prefix, end))
+        }
+        // A level of a tree goes on behind its last line.
+        (Some(prefix), Some(start)) if end.is_none() && has_delimiter => {
+            let end = end_of_prefix(&prefix);
+            Ok((start.max(prefix), end))
+        }
+        (None, None) if has_delimiter || is_cluster => Ok((QueryBytes::from_slice(&[0]), end)),
+        (Some(_), _) => Err(ParameterError::new(
+            "prefix",
+            "replaces start and end: leave these out, or the prefix; with delimiter, start may say \
+             where to continue",
+        )),
+        (None, Some(start)) => Ok((start, end)),
+        (None, None) => Err(ParameterError::new(
+            "start",
+            "is missing: give the first key as start=KEY, or prefix=PREFIX; a scan with \
+             scope=cluster begins at the first key by itself",
+        )),
+    }
+}
+
 /// Reads a condition.
 fn condition_of(value: &[u8]) -> Result<Expression, ParameterError> {
     let text = std::str::from_utf8(value);
     let text = text.map_err(|_| ParameterError::new("where", "is not UTF-8"))?;
-    Expression::condition(text)
-        .map_err(|error| ParameterError::new("where", format_args!("is no condition: {error}")))
+    Expression::condition(text).map_err(|error| condition_error(&error))
+}
+
+/// What is wrong with a condition, and where.
+pub(super) fn condition_error(error: &ExpressionError) -> ParameterError {
+    ParameterError::new("where", format_args!("is no condition: {error}"))
 }
 
 /// Checks a parameter that has one value.

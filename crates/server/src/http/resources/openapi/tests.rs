@@ -229,6 +229,7 @@ fn each_answer_is_described_as_its_type_says() {
     settings.definitions_path = "/components/schemas".into();
     let mut types = settings.into_generator();
     types.subschema_for::<entities::CountPage>();
+    types.subschema_for::<entities::AggregatesPage>();
     types.subschema_for::<digest::DigestPage>();
     types.subschema_for::<api::status::Status>();
     types.subschema_for::<health::Live>();

@@ -132,14 +132,6 @@ impl Failure {
             }
             line.push_str(part);
         }
-        // What `get` and `delete` take as a key is no prefix.
-        if text.contains("Usage: kvorum scan ")
-            && let Some((_, rest)) = line.split_once("unexpected argument '")
-            && let Some((prefix, _)) = rest.split_once("' found")
-            && !prefix.starts_with('-')
-        {
-            line = format!("{line}; tip: keys that begin with it: 'kvorum scan --prefix {prefix}'");
-        }
         let begins_with_dash = line
             .split_once("unexpected argument '-")
             .is_some_and(|(_, rest)| rest.starts_with(|first: char| first.is_ascii_digit()));

@@ -36,6 +36,6 @@ pub use import::{
 };
 pub use node::{HostError, Node, Token, TokenError};
 pub use query::Replicas;
-pub use scan::{ScanReader, ScanRequest, Scope};
+pub use scan::{Aggregate, AggregatedGroup, Aggregates, Operand, ScanReader, ScanRequest, Scope};
 pub use single::{KeptConnection, SingleRequest, SingleResponse, fetch, fetch_pieces};
 pub use text::{one_line, parse_base64, parse_percent, percent_form};

@@ -151,11 +151,6 @@ mod tests {
         );
         for (words, line) in [
             (
-                ["scan", "session/"],
-                "unexpected argument 'session/' found; tip: keys that begin with it: 'kvorum scan \
-                 --prefix session/'",
-            ),
-            (
                 ["scan", "--limit=0"],
                 "invalid value '0' for '--limit <N>': write a whole number, at least 1",
             ),

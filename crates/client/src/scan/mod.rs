@@ -5,6 +5,7 @@
 //! the checksum of all bytes. Keys must ascend. Anything else is [`Error::Damaged`], which is
 //! final, because earlier entities may be wrong, too.
 
+mod aggregate;
 mod estimate;
 
 use crate::client::{Client, Message, Repeat, Settings, all_failed, pause, send_within};
@@ -12,6 +13,7 @@ use crate::connection::{Answer, LINES_TYPE, Limits};
 use crate::error::{Error, Outcome};
 use crate::node::Node;
 use crate::query::{Replicas, Target};
+pub use aggregate::{Aggregate, AggregatedGroup, Aggregates, Operand};
 use api::{Entity, ListedLine};
 use crc_fast::{CrcAlgorithm, Digest};
 use hyper::Method;
@@ -63,6 +65,8 @@ pub struct ScanRequest {
     pub has_values: bool,
     /// How many replicas must answer; for the scope of the cluster.
     pub replicas: Replicas,
+    /// Only entities that this condition matches: an expression of CEL.
+    pub condition: Option<String>,
     /// What keys are grouped by: of all with the same bytes up to the first delimiter behind the
     /// prefix, these bytes are told once.
     pub delimiter: Option<Vec<u8>>,
@@ -80,6 +84,7 @@ impl ScanRequest {
             scope,
             has_values: true,
             replicas: Replicas::default(),
+            condition: None,
             delimiter: None,
             prefix: Vec::new(),
         }
@@ -112,6 +117,9 @@ impl ScanRequest {
             target = target.with("prefix", &self.prefix);
         } else if let Some(end) = &self.end {
             target = target.with("end", end);
+        }
+        if let Some(condition) = &self.condition {
+            target = target.with("where", condition.as_bytes());
         }
         target = target.with_number("limit", self.limit);
         if !self.has_values {
@@ -287,7 +295,12 @@ impl ScanReader<'_> {
         let stream = match &mut self.stream {
             Some(stream) => stream,
             none => {
-                let limits = self.client.limits_of_scans(SILENCE_MAX);
+                // A node that looks for what matches is silent for as long as nothing does.
+                let silence_max = match self.rest.condition {
+                    None => SILENCE_MAX,
+                    Some(_) => COUNTING_MAX,
+                };
+                let limits = self.client.limits_of_scans(silence_max);
                 let node = &self.client.nodes()[self.node];
                 let answer = send_within(limits, node, &self.rest.message()).await?;
                 let answer = answer.expect_lines()?;

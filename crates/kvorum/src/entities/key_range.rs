@@ -34,13 +34,27 @@ impl KeyRangeOptions {
     /// # Errors
     /// A key in another form, or one that is empty or too long.
     pub(super) fn request(&self, scope: Scope) -> Result<ScanRequest, Failure> {
+        self.request_of(scope, &None)
+    }
+
+    /// As [`Self::request`], of the keys with a prefix that is given without its option.
+    ///
+    /// # Errors
+    /// As [`Self::request`].
+    pub(super) fn request_of(
+        &self,
+        scope: Scope,
+        prefix: &Option<OsString>,
+    ) -> Result<ScanRequest, Failure> {
         let mut request = ScanRequest::all(scope);
         if let Some(start) = self.bytes("--start", &self.start)? {
             request.start = start;
         }
         request.end = self.bytes("--end", &self.end)?;
-        if let Some(prefix) = self.bytes("--prefix", &self.prefix)? {
-            request.set_prefix(&prefix);
+        for (name, prefix) in [("PREFIX", prefix), ("--prefix", &self.prefix)] {
+            if let Some(prefix) = self.bytes(name, prefix)? {
+                request.set_prefix(&prefix);
+            }
         }
         Ok(request)
     }

@@ -3,10 +3,11 @@
 //!
 //! - `options`, `key_range`: what the commands have in common: nodes, replicas, keys.
 //! - `single`: the commands for single keys; `deletion`: that of all keys with a prefix.
-//! - `scan`, `import`, `export`: those for many; `files`: their files.
+//! - `scan`, `import`, `export`: those for many; `aggregate`: what `scan` computes instead; `files`: their files.
 //! - `outcome`: which exit code and which line each failure becomes.
 //! - `output`: stdout; `waiting`: waits for requests.
 
+mod aggregate;
 mod compression;
 mod deletion;
 mod export;
@@ -47,7 +48,7 @@ pub(crate) enum EntityCommand {
     Replicas(ReplicasOptions),
     /// Print the entities of a range of keys
     #[command(after_help = scan::HELP, mut_arg("timeout", scan::with_silence_default))]
-    Scan(ScanOptions),
+    Scan(Box<ScanOptions>),
     /// Store the entities of a file with lines of JSON
     #[command(after_help = import::HELP)]
     Import(ImportOptions),

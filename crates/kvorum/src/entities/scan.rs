@@ -1,9 +1,10 @@
 //! `kvorum scan`: the entities of a range of keys, as lines of text or of JSON.
 
+use super::aggregate::{self, AggregateOptions};
 use super::key_range::{KeyRangeOptions, transferred};
 use super::options::TransferOptions;
 use super::outcome::failure_of;
-use super::output::{print_lines, stdout};
+use super::output::{print_json, print_lines, stdout};
 use super::waiting::wait_for;
 use crate::failure::Failure;
 use crate::values::count_from;
@@ -11,13 +12,17 @@ use api::{Entity, ListedLine};
 use clap::{Arg, Args};
 use cli::progress::Stage;
 use client::{Client, ScanRequest, Scope, percent_form};
+use serde::Serialize;
 use std::ffi::OsString;
 
 pub(super) const HELP: &str = "\
 Examples:
-  kvorum scan --prefix user/
+  kvorum scan user/
   kvorum scan --count
-  kvorum scan --prefix user/ --delimiter / --values-omit
+  kvorum scan orders/ --where 'value.total > 100' --limit 10
+  kvorum scan orders/ --where 'value.total > 100' --count --by value.country
+  kvorum scan orders/ --sum value.total --max value.total
+  kvorum scan user/ --delimiter / --values-omit
   kvorum scan --start a --end b --limit 100
   kvorum scan --values-omit --key-percent --start '%00%FF'
   kvorum scan --json | jq .key
@@ -26,12 +31,20 @@ Each line is a key, a tab and a value; unprintable bytes and % are written as %X
 lines of JSON as the API does. With --delimiter keys are listed like files in folders: a line without \
 a tab may be what the keys of a folder begin with.
 
+The nodes evaluate the expressions of --where, --by, --sum, --min and --max, which are of CEL over key, \
+value (read as JSON), version, expires, size and now. What does not fit an entity is no match. With --by \
+each line is a group: its values, then its count (--count), sums, least and greatest values. stderr says \
+over how many keys.
+
 When a node does not answer, the scan continues at another one. An incomplete scan ends \
 with an exit code other than 0.";
 
 /// The options of `scan`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ScanOptions {
+    /// Only keys that begin with PREFIX, as --prefix
+    #[arg(value_name = "PREFIX", conflicts_with_all = ["prefix", "start", "end"])]
+    beginning: Option<OsString>,
     /// Scan only what the first node holds, which may lack keys, not the whole cluster
     #[arg(long)]
     node: bool,
@@ -49,13 +62,24 @@ pub(crate) struct ScanOptions {
     /// Stop after N entities
     #[arg(long, value_name = "N", value_parser = count_from(1), help_heading = "Range")]
     limit: Option<u64>,
+    /// Only entities that match EXPR, a condition such as 'value.total > 100'
+    #[arg(
+        long = "where",
+        value_name = "EXPR",
+        conflicts_with = "delimiter",
+        allow_hyphen_values = true,
+        help_heading = "Conditions"
+    )]
+    condition: Option<String>,
+    #[command(flatten)]
+    aggregates: AggregateOptions,
     /// Print keys without values
     #[arg(long)]
     values_omit: bool,
     /// Print only the number of entities
-    #[arg(long, conflicts_with_all = ["values_omit", "json"])]
+    #[arg(long, conflicts_with = "values_omit")]
     count: bool,
-    /// Print lines of JSON with versions and expiries
+    /// Print lines of JSON, of entities with versions and expiries
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -78,7 +102,13 @@ pub(super) fn run(options: &ScanOptions) -> Result<(), Failure> {
     } else {
         Scope::Cluster
     };
-    let mut request = options.range.request(scope)?;
+    aggregate::check(
+        options.condition.as_deref(),
+        &options.aggregates,
+        options.count,
+    )?;
+    let mut request = options.range.request_of(scope, &options.beginning)?;
+    request.condition.clone_from(&options.condition);
     request.limit = options.limit;
     request.has_values = !options.values_omit;
     request.replicas = options.transfer.replicas();
@@ -90,13 +120,27 @@ pub(super) fn run(options: &ScanOptions) -> Result<(), Failure> {
     }
     let client = options.transfer.client()?;
     wait_for(async {
+        let aggregates = &options.aggregates;
+        if !aggregates.is_empty() {
+            return aggregate::run(&client, &request, aggregates, options.count, options.json)
+                .await;
+        }
         if options.count {
             let counted = client.count(&request).await;
             let count = counted.map_err(|error| failure_of(&error))?;
+            if options.json {
+                return print_json(&Counted { count });
+            }
             return print_lines([count.to_string()]);
         }
         scan(&client, request, options).await
     })
+}
+
+/// A count as `--json` prints it.
+#[derive(Serialize)]
+struct Counted {
+    count: u64,
 }
 
 async fn scan(client: &Client, request: ScanRequest, options: &ScanOptions) -> Result<(), Failure> {

@@ -6,5 +6,6 @@ mod hostile_node;
 pub(crate) mod keys;
 mod options;
 mod profile;
+mod questions;
 mod tokens;
 mod transfers;

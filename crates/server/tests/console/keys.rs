@@ -241,3 +241,39 @@ fn an_edit_does_not_replace_what_somebody_else_has_written_meanwhile() {
     assert_eq!(client.get(entity).text(), "mine");
     browser.assert_calm(&origin);
 }
+
+#[test]
+fn keys_are_listed_by_a_condition_and_a_wrong_one_shows_its_place() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let cluster = Cluster::start(3);
+    let origin = cluster.url(0);
+    let mut client = cluster.client(0);
+    for (id, total) in [("a%2F1", 50), ("a%2F2", 150), ("b%2F1", 250)] {
+        let value = format!(r#"{{"total":{total}}}"#);
+        let put = client.put(&format!("/v0/entity?id={id}"), value.as_bytes());
+        assert_eq!(put.status, 201);
+    }
+    browser.open(&format!("{origin}/#/keys"));
+    browser.wait_for("document.querySelectorAll('.keys .group').length === 2");
+    browser.evaluate("document.querySelector('#filter').focus()");
+    browser.type_text("value.total > 100");
+    browser.press("Enter");
+    browser.wait_for_text(".browser .note", "2 keys.");
+    browser.wait_for_text(".keys", "b/1");
+    assert_eq!(
+        browser.evaluate("document.querySelectorAll('.keys .group').length"),
+        0
+    );
+    // A key that is opened leads back to what was listed.
+    browser.click(".keys a");
+    browser.wait_for_text("h2.key-name", "a/2");
+    browser.wait_for("document.querySelector('.back a').hash.includes('where=')");
+
+    browser.open(&format!("{origin}/#/keys?where=value.total+%3E"));
+    browser.wait_for_text(".browser .note pre", "value.total >\n             ^");
+    browser.wait_for("document.querySelectorAll('.keys li').length === 0");
+    browser.open(&format!("{origin}/#/keys?where=false"));
+    browser.wait_for_text(".browser .note", "No key matches.");
+}

@@ -72,8 +72,8 @@ async function askJson(path, options) {
 }
 
 /** The lines of JSON at a path. A stream that is cut short is a problem. */
-async function askLines(path) {
-  const answer = await ask(path, { accept: "application/x-ndjson" });
+async function askLines(path, options = {}) {
+  const answer = await ask(path, { ...options, accept: "application/x-ndjson" });
   let text;
   try {
     text = await answer.text();

@@ -3,21 +3,28 @@
 /** How many lines a list of keys gets at a time. */
 const KEYS_MAX = 100;
 
+/** How long the nodes may look for what matches a condition, in milliseconds. */
+const FILTER_MS_MAX = 60000;
+
 /** What ends a level of the tree. */
 const LEVEL_END = 0x2f;
 
 /**
  * The next lines of a list of keys that begin with a prefix. With levels, all keys that have the
- * same bytes up to their next slash are one line.
+ * same bytes up to their next slash are one line. With a condition there are no levels, and only
+ * what matches it.
  *
  * @param {Uint8Array} prefix
  * @param {Uint8Array|null} start where the lines begin; null for the first ones
  * @param {boolean} hasLevels
+ * @param {string} condition empty for none
  * @returns {Promise<{lines: Array<{key: Uint8Array, isGroup: boolean, expires?: string}>,
  *   next: Uint8Array|null}>} `next` is where more begin; null if there are none
  */
-async function keyLines(prefix, start, hasLevels) {
-  const found = await askLines(`/v0/entities?${scanQuery(prefix, start, hasLevels)}`);
+async function keyLines(prefix, start, hasLevels, condition) {
+  const query = scanQuery(prefix, start, hasLevels && condition === "");
+  const where = condition === "" ? "" : `&where=${encodeURIComponent(condition)}`;
+  const found = await askLines(`/v0/entities?${query}${where}`, where ? { wait: FILTER_MS_MAX } : {});
   const lines = found.slice(0, KEYS_MAX).map(lineOf);
   const last = lines.at(-1);
   const behind = found.length > KEYS_MAX && (last.isGroup ? afterPrefix(last.key) : afterKey(last.key));

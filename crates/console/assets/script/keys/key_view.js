@@ -68,7 +68,7 @@ function keyView(detail, named, state, changed) {
       { class: "back" },
       h(
         "a",
-        { href: hrefOf("keys", { prefix: query.get("prefix") ?? "", flat: query.get("flat") ?? "" }) },
+        { href: hrefOf("keys", { prefix: query.get("prefix") ?? "", where: query.get("where") ?? "", flat: query.get("flat") ?? "" }) },
         "← Keys",
       ),
     ),

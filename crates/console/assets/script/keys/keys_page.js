@@ -10,14 +10,22 @@ function keysPage(root, state) {
     placeholder: "all keys",
     autocapitalize: "off",
   });
+  const filterInput = h("input", {
+    id: "filter",
+    type: "search",
+    autocomplete: "off",
+    spellcheck: "false",
+    placeholder: "value.total > 100",
+    autocapitalize: "off",
+  });
   const list = h("ul", { class: "keys", "aria-label": "Keys" });
-  const note = h("p", { class: "note", role: "status" });
+  const note = h("div", { class: "note", role: "status" });
   const more = h("button", { type: "button", hidden: true, onclick: () => load(true, true) }, "More");
   const detail = h("div", { class: "detail" });
   const place = h("nav", { class: "place", "aria-label": "Groups" });
   const flat = h("input", {
     type: "checkbox",
-    onchange: () => go("keys", { prefix, flat: flat.checked ? "1" : "" }),
+    onchange: () => go("keys", { prefix, where: condition, flat: flat.checked ? "1" : "" }),
   });
   const browser = h(
     "div",
@@ -29,11 +37,13 @@ function keysPage(root, state) {
         role: "search",
         onsubmit: (event) => {
           event.preventDefault();
-          go("keys", { ...here(), prefix: prefixInput.value });
+          go("keys", { ...here(), prefix: prefixInput.value, where: filterInput.value.trim() });
         },
       },
       h("label", { for: "prefix" }, "Begins with"),
       prefixInput,
+      h("label", { for: "filter" }, "Matches"),
+      filterInput,
       h("button", {}, "List"),
     ),
     h(
@@ -50,13 +60,14 @@ function keysPage(root, state) {
   root.replaceChildren(h("h1", { class: "hidden" }, "Keys"), h("div", { class: "split" }, browser, detail));
 
   let prefix = null;
+  let condition = "";
   let isFlat = false;
   let next = null;
   let view = null;
   let loads = 0;
 
   /** Where the list is, as parameters of an address. */
-  const here = () => ({ prefix, flat: isFlat ? "1" : "" });
+  const here = () => ({ prefix, where: condition, flat: isFlat ? "1" : "" });
 
   /** Gets the first lines of the list, or the next ones. With `toFocus` the first of them gets the focus. */
   async function load(isMore, toFocus = false) {
@@ -64,7 +75,7 @@ function keysPage(root, state) {
     note.textContent = "Asking all nodes …";
     list.setAttribute("aria-busy", "true");
     try {
-      const found = await keyLines(keyOfLabel(prefix), isMore ? next : null, !isFlat);
+      const found = await keyLines(keyOfLabel(prefix), isMore ? next : null, !isFlat, condition);
       if (mine !== loads) return;
       const items = found.lines.map(lineItem);
       if (isMore) list.append(...items);
@@ -75,12 +86,23 @@ function keysPage(root, state) {
       if (toFocus) (items[0] ?? note).querySelector("a")?.focus();
       markChosen();
     } catch (problem) {
-      if (mine === loads) note.textContent = `The keys cannot be listed: ${problem.message}.`;
+      if (mine === loads) drawProblem(problem);
     }
     list.removeAttribute("aria-busy");
   }
 
+  /** Says why nothing is listed. A wrong condition is shown with the place below it. */
+  function drawProblem(problem) {
+    if (problem.body?.parameter !== "where")
+      return void (note.textContent = `The keys cannot be listed: ${problem.message}.`);
+    const [words, ...place] = problem.body.detail.split("\n");
+    replace(list, []);
+    more.hidden = true;
+    replace(note, h("p", {}, words), h("pre", {}, place.join("\n")));
+  }
+
   function noteOf(shown) {
+    if (shown === 0 && condition !== "") return "No key matches.";
     if (shown === 0)
       return prefix === ""
         ? "There is no key yet: create one with New key."
@@ -143,11 +165,14 @@ function keysPage(root, state) {
     route(query) {
       if (!state.status) return;
       const wanted = query.get("prefix") ?? "";
-      if (wanted !== prefix || query.has("flat") !== isFlat) {
-        const toFocus = prefix !== null && !query.has("key") && document.activeElement !== prefixInput;
+      const matched = query.get("where") ?? "";
+      if (wanted !== prefix || matched !== condition || query.has("flat") !== isFlat) {
+        const toFocus = prefix !== null && !query.has("key") && ![prefixInput, filterInput].includes(document.activeElement);
         prefix = wanted;
+        condition = matched;
         isFlat = query.has("flat");
         prefixInput.value = wanted;
+        filterInput.value = matched;
         drawPlace();
         load(false, toFocus && document.activeElement !== flat);
       }

@@ -310,7 +310,7 @@ async fn dispatch(
     let verb = resource
         .verb(&head.method)
         .ok_or_else(|| Problem::method_not_allowed(&cors::allow(listener, resource)))?;
-    if verb == Verb::Post && !negotiation::is_json(&head.headers) {
+    if verb == Verb::Post && !negotiation::needs_preflight(&head.headers) {
         return Err(Problem::not_json());
     }
     let named = query::check_names(head.uri.query(), resource.parameters);

@@ -81,8 +81,9 @@ impl Problem {
     pub(crate) fn not_json() -> Self {
         Self::new(
             &NOT_JSON,
-            "a POST needs Content-Type: application/json or application/x-ndjson, even without a \
-             body: add the field. Web pages cannot send these types unasked",
+            "a POST needs Content-Type: application/json, application/x-ndjson or \
+             application/octet-stream, even without a body: add the field. Web pages cannot send \
+             these types unasked",
         )
     }
 

@@ -1,5 +1,5 @@
 //! Content negotiation: which format of an answer a request asks for, by `Accept` and
-//! `TE`; and whether a body is JSON, by `Content-Type`.
+//! `TE`; and whether a page of another site can send a body, by `Content-Type`.
 
 use hyper::HeaderMap;
 use hyper::header::{ACCEPT, CONTENT_TYPE, TE};
@@ -75,17 +75,25 @@ pub(crate) fn profile_format(headers: &HeaderMap) -> ProfileFormat {
     }
 }
 
-/// Whether the body is said to be JSON or lines of JSON. A browser does not send such a
-/// request for a page of another site before it has asked the node.
-pub(crate) fn is_json(headers: &HeaderMap) -> bool {
+/// The types of the bodies of a `POST`.
+const WITH_PREFLIGHT: [&str; 3] = [
+    "application/json",
+    "application/x-ndjson",
+    "application/octet-stream",
+];
+
+/// Whether the body is said to be JSON, lines of JSON, or bytes, which generated clients send
+/// unchanged. A browser does not send such a request for a page of another site before it has
+/// asked the node.
+pub(crate) fn needs_preflight(headers: &HeaderMap) -> bool {
     let media = headers.get(CONTENT_TYPE).and_then(|value| {
         let text = value.to_str().ok()?;
         text.split(';').next().map(str::trim)
     });
     media.is_some_and(|media| {
-        ["application/json", "application/x-ndjson"]
+        WITH_PREFLIGHT
             .iter()
-            .any(|json| json.eq_ignore_ascii_case(media))
+            .any(|known| known.eq_ignore_ascii_case(media))
     })
 }
 

@@ -141,6 +141,11 @@ fn the_checks_come_before_the_body() {
         ("/v0/batch", "", 415),
         ("/v0/batch?ack=2", "content-type: text/plain\r\n", 415),
         ("/v0/batch", "content-type: application/json\r\n", 200),
+        (
+            "/v0/batch",
+            "content-type: application/octet-stream\r\n",
+            200,
+        ),
         ("/v0/batch?replicas=1/1", NDJSON, 200),
     ] {
         let reply = client.request("POST", target, headers, put("a", "1").as_bytes());

@@ -14,6 +14,7 @@ use crate::http::exchange::{Answer, HttpExchange};
 use crate::http::request::verb::Verb;
 use crate::http::response::page;
 use bytes::Bytes;
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::Value;
 use std::sync::OnceLock;
 
@@ -22,6 +23,9 @@ static DOCUMENTS: [OnceLock<Bytes>; 4] = [const { OnceLock::new() }; 4];
 
 /// The operation in the file that stands for the `OPTIONS` of each path.
 const OPTIONS: &str = "x-options-of-all-paths";
+
+/// The media type of bytes.
+const BYTES: &str = "application/octet-stream";
 
 /// What only some nodes serve.
 #[derive(Clone, Copy, Debug)]
@@ -42,9 +46,31 @@ pub(super) fn answer(exchange: &HttpExchange<'_>) -> Answer {
     let index = usize::from(extras.debug) + 2 * usize::from(extras.cors);
     let document = DOCUMENTS[index].get_or_init(|| {
         // Strings and numbers always have a JSON form.
-        Bytes::from(serde_json::to_vec(&document(extras)).unwrap_or_default())
+        Bytes::from(serde_json::to_vec(&BytesFirst(&document(extras))).unwrap_or_default())
     });
     Ok(page::text("application/json", document.clone()))
+}
+
+/// A part of the document as it is written. Generators of clients take the first media type of a
+/// body that they know; bytes come first, because they are true of each body that can be bytes.
+struct BytesFirst<'a>(&'a Value);
+
+impl Serialize for BytesFirst<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Object(fields) => {
+                let mut map = serializer.serialize_map(Some(fields.len()))?;
+                let (bytes, others): (Vec<_>, Vec<_>) =
+                    fields.iter().partition(|(name, _)| *name == BYTES);
+                for (name, part) in bytes.into_iter().chain(others) {
+                    map.serialize_entry(name, &BytesFirst(part))?;
+                }
+                map.end()
+            }
+            Value::Array(parts) => serializer.collect_seq(parts.iter().map(BytesFirst)),
+            plain => plain.serialize(serializer),
+        }
+    }
 }
 
 /// The document of a node.

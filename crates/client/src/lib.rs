@@ -1,5 +1,8 @@
 //! A client of the store's HTTP API (`docs/reference/api.md`). The commands of `kvorum` for
-//! entities use it. It depends on no crate of the store.
+//! entities use it, and so can any program. It depends on no crate of the store.
+//!
+//! The README has its first lines, and `examples/sessions/rust` a whole program. [`Client`] is where
+//! to begin: it takes [`Node`]s and [`Settings`].
 //!
 //! - `client`: several nodes, and which of them to retry, and how often.
 //! - `entity`: requests for one key.
@@ -25,6 +28,7 @@ mod single;
 mod testing;
 mod text;
 
+pub use api::{Entity, ListedLine, Problem};
 pub use client::{Client, Settings};
 pub use connection::Limits;
 pub use entity::{Condition, EntityHead, Found, KeyReplica, KeyReplicas};
@@ -34,7 +38,7 @@ pub use import::{
     ImportError, ImportObserver, ImportOperation, ImportProgress, ImportSettings, LineFailure,
     Position, Waiting, import,
 };
-pub use node::{HostError, Node, Token, TokenError};
+pub use node::{HostError, Node, Token, TokenError, UrlError};
 pub use query::Replicas;
 pub use scan::{Aggregate, AggregatedGroup, Aggregates, Operand, ScanReader, ScanRequest, Scope};
 pub use single::{KeptConnection, SingleRequest, SingleResponse, fetch, fetch_pieces};

@@ -42,6 +42,22 @@ pub struct Settings {
     pub repeats_writes: bool,
 }
 
+impl Default for Settings {
+    /// A second for a connection, five without a byte of an answer, four rounds over all nodes, and
+    /// no write is repeated whose outcome is unknown.
+    fn default() -> Self {
+        Self {
+            limits: Limits {
+                connect_max: Duration::from_secs(1),
+                silence_max: Duration::from_secs(5),
+            },
+            scan_silence_max: None,
+            retries: 3,
+            repeats_writes: false,
+        }
+    }
+}
+
 /// A request may be repeated after an attempt whose outcome is unknown, or may not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repeat {

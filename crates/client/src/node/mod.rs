@@ -5,10 +5,12 @@ mod token;
 pub use token::{Token, TokenError};
 
 use dial::Resolver;
+use hyper::Uri;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use std::io;
 use std::net::SocketAddr;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,10 +39,44 @@ pub(crate) struct NodeTls {
     pub(crate) name: ServerName<'static>,
 }
 
+/// A text that is not the URL of a node.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is not the URL of a node: write http://HOST:PORT, and give a node that speaks TLS its \
+     configuration with `with_tls`"
+)]
+pub struct UrlError(String);
+
 /// A host that no certificate can name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no certificate can be for the host `{0}`: use a name or an IP address")]
 pub struct HostError(String);
+
+impl FromStr for Node {
+    type Err = UrlError;
+
+    /// The node at `http://HOST:PORT`, without a path; port 80 if none is named.
+    fn from_str(url: &str) -> Result<Self, UrlError> {
+        let wrong = || UrlError(url.to_owned());
+        let parts: Uri = url.parse().map_err(|_| wrong())?;
+        let authority = parts.authority().ok_or_else(wrong)?;
+        let is_bare = parts.path() == "/" && parts.query().is_none();
+        let has_user = authority.as_str().contains('@');
+        if parts.scheme_str() != Some("http") || !is_bare || has_user {
+            return Err(wrong());
+        }
+        let host = authority.host();
+        let port = match authority.as_str()[host.len()..].strip_prefix(':') {
+            Some(port) => port.parse().map_err(|_| wrong())?,
+            None => 80,
+        };
+        // An IPv6 address stands in brackets.
+        let inner = host
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'));
+        Ok(Self::new(inner.unwrap_or(host), port))
+    }
+}
 
 impl Node {
     /// The node at a host, which may be an IP address, and a port, by `http`. An IPv6 address
@@ -137,6 +173,31 @@ mod tests {
             (node.url(), &*node.authority()),
             ("https://[::1]:80", "[::1]:80")
         );
+    }
+
+    #[test]
+    fn a_node_is_named_by_its_url() {
+        for (url, wanted) in [
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
+            ("http://node.example:1/", "http://node.example:1"),
+            ("http://node.example", "http://node.example:80"),
+            ("http://[::1]:8080", "http://[::1]:8080"),
+        ] {
+            assert_eq!(url.parse::<Node>().unwrap().url(), wanted);
+        }
+        for wrong in [
+            "",
+            "127.0.0.1:8080",
+            "https://127.0.0.1:8080",
+            "http://h:99999",
+            "http://h:",
+            "http://h:1/path",
+            "http://h:1?a=b",
+            "http://user@h:1",
+        ] {
+            let error = wrong.parse::<Node>().unwrap_err();
+            assert!(error.to_string().contains("http://HOST:PORT"), "{wrong}");
+        }
     }
 
     #[test]

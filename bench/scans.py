@@ -1,24 +1,31 @@
 #!/usr/bin/env python3
-"""Scans of the whole cluster beside scans of one node: three nodes on this machine.
+"""Scans of the whole cluster beside scans of one node, and what conditions and aggregates cost: three nodes on this machine.
 
     cargo build --profile dist -p kvorum -p lab-cli
     python3 bench/scans.py [--kvorum target/dist/kvorum] [--beside BINARY] [--keys 200000] [--pairs 5] [CASE ...]
 
-Cases: speed memory tombstones; all by default. Every key is on all nodes, so a scan of one node
+Cases: speed memory tombstones questions; all by default. Every key is on all nodes, so a scan of one node
 tells as much as one of the cluster. The client only counts bytes; the trailer says how many
 entities a scan had. Figures are the median ratio of pairs of runs: one node, then the cluster.
 """
 
+import json
 import re
 import socket
 import statistics
 import threading
 import time
+import urllib.error
+import urllib.request
 
-from harness import Cluster, at_least, at_most, batched, command_line, figure, pipelined, resident_mib, run_cases
+from harness import (
+    Cluster, at_least, at_most, batched, breaking_point, command_line, figure, open_loop, percentile, pipelined, resident_mib, run_cases,
+)  # fmt: skip
 
 VALUE_BYTES = 1024
 TOMBSTONES = 1_000_000
+ORDER_BYTES = 200
+CONDITION = "value.total > 100"
 
 
 def nodes(arguments, name):
@@ -121,13 +128,85 @@ def tombstones(arguments):
         server.stop()
 
 
+def ask(port, **question):
+    """Asks for aggregates of orders. Returns the answer, and the seconds that it took."""
+    body = json.dumps({"prefix": "order/", **question}).encode()
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/v0/aggregate", body, {"Content-Type": "application/json"})
+    began = time.monotonic()
+    answer = json.load(urllib.request.urlopen(request, timeout=600))
+    return answer, time.monotonic() - began
+
+
+def questions(arguments):
+    """How many orders a question looks at for a second of CPU; how long one is that never ends by itself; and the p99 of
+    puts at half the breaking point while questions of the whole cluster are asked all the time."""
+    server = nodes(arguments, "questions")
+    try:
+        order = lambda key: json.dumps({"country": ("DE", "FR", "IT")[key % 3], "id": key, "total": key % 150}).ljust(ORDER_BYTES)
+        for start in range(0, arguments.keys, 100_000):
+            some = range(start, min(start + 100_000, arguments.keys))
+            batched(server.port, [{"op": "put", "key": f"order/{key:08}", "value": order(key)} for key in some], 201, "?replicas=3/3")
+        matching = sum(key % 150 > 100 for key in range(arguments.keys))
+        for name, whose, goal in (("node", {}, at_least(500_000)), ("cluster", {"scope": "cluster", "replicas": "2/3"}, None)):
+            rates = []
+            for _ in range(arguments.pairs):
+                cpu = server.cpu_seconds()
+                answer, took = ask(server.port, where=CONDITION, by=["value.country"], **whose)
+                used = server.cpu_seconds() - cpu
+                assert (answer["keys"], answer["matched"], len(answer["groups"])) == (arguments.keys, matching, 3), answer
+                rates.append(arguments.keys / used)
+                print(f"  {name}: {took:.2f} s, {used:.2f} s of CPU", flush=True)
+            figure(f"questions-{name}", statistics.median(rates), "entities a second and core", goal, 0)
+        never_ends(server)
+        beside_puts(server)
+    finally:
+        server.stop()
+
+
+def never_ends(server):
+    many = json.dumps({"a": list(range(1000))})
+    batched(server.port, [{"op": "put", "key": "order/9", "value": many}], 201, "?replicas=3/3")
+    times = []
+    for _ in range(20):
+        began = time.monotonic()
+        try:
+            ask(server.port, prefix="order/9", where="value.a.all(x, value.a.all(y, value.a.all(z, x + y + z >= 0)))")
+            raise AssertionError("the question has ended by itself")
+        except urllib.error.HTTPError as refused:
+            assert refused.code == 422, refused
+        times.append((time.monotonic() - began) * 1e3)
+    figure("questions-never-ends", statistics.median(times), "ms until it is refused", at_most(10), 1)
+
+
+def beside_puts(server):
+    quorum = ("--ack", "2", "--from", "3")
+    rate = breaking_point(server, "put", *quorum, "--duration", "3s") / 2
+    alone = open_loop(server, "put", rate, 10, *quorum)
+    is_over, asked = threading.Event(), []
+
+    def ask_on():
+        while not is_over.is_set():
+            asked.append(ask(server.port, where=CONDITION, by=["value.country"], scope="cluster", replicas="2/3")[1])
+
+    asking = threading.Thread(target=ask_on)
+    asking.start()
+    beside = open_loop(server, "put", rate, 10, *quorum)
+    is_over.set()
+    asking.join()
+    print(f"  puts at {rate:.0f}/s: p99 {percentile(alone, 0.99):.2f} ms alone, {percentile(beside, 0.99):.2f} ms beside {len(asked)} questions "
+          f"of {statistics.mean(asked):.1f} s", flush=True)
+    figure("questions-puts", percentile(beside, 0.99) / percentile(alone, 0.99), "p99 of puts beside alone", at_most(2))
+
+
 def main():
     parser = command_line(__doc__, cases=True, pairs=5)
-    parser.add_argument("--keys", type=int, default=200_000, help="values of 1 KiB (200000)")
+    parser.add_argument("--keys", type=int, default=200_000, help="values of 1 KiB, or orders of 200 bytes (200000)")
     arguments = parser.parse_args()
-    cases = {name: lambda case=case: case(arguments) for name, case in (("speed", speed), ("memory", memory), ("tombstones", tombstones))}
+    cases = {name: lambda case=case: case(arguments) for name, case in CASES.items()}
     run_cases(cases, arguments)
 
+
+CASES = {"speed": speed, "memory": memory, "tombstones": tombstones, "questions": questions}
 
 if __name__ == "__main__":
     main()

@@ -117,7 +117,32 @@ pub enum Compared {
     /// They are equal now.
     Moved,
     /// They may differ.
-    Unequal(Lacking),
+    Unequal {
+        /// Which of them may lack something.
+        lacking: Lacking,
+        /// Whether something from below the closed timestamp was moved.
+        has_moved: bool,
+    },
+}
+
+impl Compared {
+    /// They may differ, and neither may have all that the other one has.
+    pub const UNKNOWN: Self = Self::Unequal {
+        lacking: Lacking::Both,
+        has_moved: false,
+    };
+
+    /// The same, but that something was moved.
+    #[must_use]
+    pub fn moved(self) -> Self {
+        match self {
+            Self::Equal | Self::Moved => Self::Moved,
+            Self::Unequal { lacking, .. } => Self::Unequal {
+                lacking,
+                has_moved: true,
+            },
+        }
+    }
 }
 
 /// Which of two nodes may lack something that the other one has.
@@ -338,8 +363,10 @@ impl Session {
 
     fn compared(&mut self, pair: Pair, outcome: Compared) {
         if self.comparing.remove(&pair) {
-            self.has_moved |= outcome == Compared::Moved;
-            if let Compared::Unequal(lacking) = outcome {
+            // What a node has got may be hidden by what another one has, even if that one could not
+            // take something else.
+            self.has_moved |= outcome == outcome.moved();
+            if let Compared::Unequal { lacking, .. } = outcome {
                 let [lower, upper] = both_lack(pair);
                 match lacking {
                     Lacking::Lower => self.lacking.extend([lower]),

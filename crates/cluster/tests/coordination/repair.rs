@@ -13,7 +13,7 @@
 //! Events of a coordinator: `session S.A nodes N [away R..]` begins, and `resume S.A nodes N below T
 //! [unequal P..]` goes on. `R begun gc T closed T latest T [may raise]`, `R closed T`, `R done`,
 //! `R synced [may raise]`, `R refused S.A` and `R missed` are answers of nodes;
-//! `R-R equal|moved|unequal [lower|upper]` is what came out of a comparison; `next range|checkpoint|finish` is
+//! `R-R equal|moved|unequal [lower|upper] [moved]` is what came out of a comparison; `next range|checkpoint|finish` is
 //! what the caller decides. `shown` tells what a checkpoint remembers, `equal` the equal pairs, and
 //! `has all of R` of which nodes R has all that they have.
 
@@ -254,12 +254,19 @@ fn session_event(words: &[&str]) -> SessionEvent {
     let outcome = match words[1] {
         "equal" => Some(Compared::Equal),
         "moved" => Some(Compared::Moved),
-        "unequal" => Some(Compared::Unequal(match words[2..] {
-            [] => Lacking::Both,
-            ["lower"] => Lacking::Lower,
-            ["upper"] => Lacking::Upper,
-            _ => panic!("unknown: {words:?}"),
-        })),
+        "unequal" => {
+            let (lacking, rest) = match words[2..] {
+                ["lower", ref rest @ ..] => (Lacking::Lower, rest),
+                ["upper", ref rest @ ..] => (Lacking::Upper, rest),
+                ref rest => (Lacking::Both, rest),
+            };
+            let has_moved = match rest {
+                [] => false,
+                ["moved"] => true,
+                _ => panic!("unknown: {words:?}"),
+            };
+            Some(Compared::Unequal { lacking, has_moved })
+        }
         _ => None,
     };
     if let Some(outcome) = outcome {

@@ -369,14 +369,15 @@ impl Steps<'_> {
             // With as many copies as stores no version is hidden by one that it does not meet.
             has_moved &= timestamp(newest) < below && self.scenario.has_few_copies();
             if let Some(lacking) = lacking(pair, lacks) {
-                Compared::Unequal(lacking)
+                let has_moved = has_moved && !self.rules.has(Bug::MovedIsNotComparedAgain);
+                Compared::Unequal { lacking, has_moved }
             } else if has_moved && !self.rules.has(Bug::MovedIsNotComparedAgain) {
                 Compared::Moved
             } else {
                 Compared::Equal
             }
         } else {
-            Compared::Unequal(Lacking::Both)
+            Compared::UNKNOWN
         };
         let pair = Pair::of(node(pair[0]), node(pair[1]));
         self.lead(&mut next, number, SessionEvent::Compared { pair, outcome });
@@ -404,7 +405,7 @@ impl Steps<'_> {
             });
             let event = SessionEvent::Compared {
                 pair: Pair::of(node(by), node(to)),
-                outcome: Compared::Unequal(Lacking::Both),
+                outcome: Compared::UNKNOWN,
             };
             self.lead(&mut next, number, event);
             let step = Step::new("session N gives up a repair write from A to B");

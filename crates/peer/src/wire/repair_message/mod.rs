@@ -14,7 +14,7 @@
 //!  4 digest     range u32 | end option key       3 advanced  end of what is scanned: option key
 //!  5 reconcile  range u32 | with u8              4 digests   non-owned u32 | announces u32
 //!  6 symbols    range u32 | for u8 | first u32               | single copies u32 | n * digest
-//!               | count u32                      5 reconciled is equal u8 | sent u32 | received u32
+//!               | count u32                      5 reconciled both have all u8 | sent u32 | received u32
 //!  7 send       range u32 | to u8 | n * hash u64             | below closed u32
 //!  8 announce   range u32                        6 symbols   n * symbol
 //!  9 sync                                        7 sent      all u8 | sent u32 | below closed u32
@@ -29,7 +29,9 @@
 //! 13 recount    range u32 | for u8              13 finished  may raise u8
 //! 14 close      GC threshold u64 | below u64    14 failed
 //!               | are all u8 | start key
-//! 15 finish     below u64                    15 other epoch: u64
+//! 15 finish     below u64                       15 other epoch: u64
+//! 16 outcome    as 10, with n u8 before the     16 reconciled as 5, but one has all: asker u8
+//!               equal ones | n * u8: has all of
 //!
 //! session    = is full u8 | u64 | u32: a token, or a random number and 0
 //! offer      = key | timestamp u64 | content hash u32 | copies u8

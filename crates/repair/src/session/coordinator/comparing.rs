@@ -160,7 +160,7 @@ impl RepairWorker {
         };
         match self.ask(emptier, request).await {
             Ok(answer) => compared(&answer, emptier == pair.lower),
-            Err(_) => Compared::Unequal(Lacking::Both),
+            Err(_) => Compared::UNKNOWN,
         }
     }
 }
@@ -207,20 +207,22 @@ fn compared(answer: &RepairAnswer, lower_has_asked: bool) -> Compared {
         ..
     } = *answer
     else {
-        return Compared::Unequal(Lacking::Both);
+        return Compared::UNKNOWN;
     };
     let (lower_has_all, upper_has_all) = if lower_has_asked {
         (asker_has_all, other_has_all)
     } else {
         (other_has_all, asker_has_all)
     };
-    match (lower_has_all, upper_has_all) {
-        (true, true) if below_closed == 0 => Compared::Equal,
-        (true, true) => Compared::Moved,
-        (false, true) => Compared::Unequal(Lacking::Lower),
-        (true, false) => Compared::Unequal(Lacking::Upper),
-        (false, false) => Compared::Unequal(Lacking::Both),
-    }
+    let has_moved = below_closed > 0;
+    let lacking = match (lower_has_all, upper_has_all) {
+        (true, true) if has_moved => return Compared::Moved,
+        (true, true) => return Compared::Equal,
+        (false, true) => Lacking::Lower,
+        (true, false) => Lacking::Upper,
+        (false, false) => Lacking::Both,
+    };
+    Compared::Unequal { lacking, has_moved }
 }
 
 #[cfg(test)]
@@ -236,24 +238,21 @@ mod tests {
             received: 1,
             below_closed,
         };
+        let unequal = |lacking, has_moved| Compared::Unequal { lacking, has_moved };
         for (answer, by_lower, by_upper) in [
             (answer(true, true, 0), Compared::Equal, Compared::Equal),
             (answer(true, true, 1), Compared::Moved, Compared::Moved),
             (
                 answer(true, false, 1),
-                Compared::Unequal(Lacking::Upper),
-                Compared::Unequal(Lacking::Lower),
+                unequal(Lacking::Upper, true),
+                unequal(Lacking::Lower, true),
             ),
             (
                 answer(false, true, 0),
-                Compared::Unequal(Lacking::Lower),
-                Compared::Unequal(Lacking::Upper),
+                unequal(Lacking::Lower, false),
+                unequal(Lacking::Upper, false),
             ),
-            (
-                RepairAnswer::Failed,
-                Compared::Unequal(Lacking::Both),
-                Compared::Unequal(Lacking::Both),
-            ),
+            (RepairAnswer::Failed, Compared::UNKNOWN, Compared::UNKNOWN),
         ] {
             assert_eq!(compared(&answer, true), by_lower, "{answer:?}");
             assert_eq!(compared(&answer, false), by_upper, "{answer:?}");

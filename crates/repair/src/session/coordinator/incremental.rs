@@ -197,7 +197,7 @@ impl IncrementalSession {
             for pair in range.in_turn(differing(&range.digests)) {
                 self.report.differing += 1;
                 let compared = self.worker.have_reconciled(self.session, &range, pair);
-                if matches!(compared.await, Compared::Unequal(_)) {
+                if matches!(compared.await, Compared::Unequal { .. }) {
                     self.unequal.insert(pair);
                 }
             }
@@ -232,15 +232,16 @@ impl IncrementalSession {
             equal.extend(pairs.filter(|pair| !self.unequal.contains(pair)));
         }
         let session = self.session;
-        let outcome = |node| RepairRequest::Outcome {
-            session,
-            gc_threshold: Timestamp::ZERO,
-            single_copies: Vec::new(),
-            equal_with: equal
-                .iter()
-                .filter_map(|pair| pair.other_than(node))
-                .collect(),
-            has_all_of: Vec::new(),
+        let outcome = |node| {
+            let equal = equal.iter().filter_map(|pair| pair.other_than(node));
+            let equal_with: Vec<NodeId> = equal.collect();
+            RepairRequest::Outcome {
+                session,
+                gc_threshold: Timestamp::ZERO,
+                single_copies: Vec::new(),
+                has_all_of: equal_with.clone(),
+                equal_with,
+            }
         };
         // One that has left is told, too, lest it show the session as running.
         let _answers = self.worker.ask_all(self.worker.nodes_up(), outcome).await;

@@ -14,6 +14,7 @@ use cluster::repair::{SessionId, is_absent};
 use cluster::{Miss, NodeId};
 use peer::{KEY_HASHES_MAX, PeerRequest, RepairAnswer, RepairRequest};
 use replica::background::WorkKind;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use streaming::StreamEnd;
 
@@ -58,7 +59,7 @@ impl RepairWorker {
         // What is streamed counts as old, since a node that lacks most of a range does.
         let mut below_closed = streamed + u64::from(sent.below_closed);
         // A newer version may have fewer copies, and no item that the two compare.
-        let fetch = [plan.fetch, sent.newer_there].concat();
+        let fetch = [plan.fetch, sent.may_be_newer_there].concat();
         for key_hashes in fetch.chunks(KEY_HASHES_MAX) {
             let request = RepairRequest::Send {
                 session: range.0,
@@ -166,8 +167,9 @@ impl RepairWorker {
             stops: false,
             stored: 0,
             below_closed: 0,
-            newer_there: Vec::new(),
+            may_be_newer_there: Vec::new(),
         };
+        let mut open: BTreeSet<u64> = keys.iter().map(|key| Item::key_hash_of(key)).collect();
         let closed = self.sessions.environment.store_side.record().closed;
         let mut rest = keys.as_slice();
         while !rest.is_empty() {
@@ -190,7 +192,7 @@ impl RepairWorker {
             rest = rest.get(read..).unwrap_or_default();
             sent.all &= is_all;
             let began = self.sessions.environment.clock.monotonic();
-            self.send_batch((range.0, closed), to, batch, &mut sent)
+            self.send_batch((range.0, closed), to, batch, &mut sent, &mut open)
                 .await;
             if sent.stops {
                 // The peer is full, or has too much to do: the next session goes on.
@@ -200,6 +202,7 @@ impl RepairWorker {
         }
         let record = &self.sessions.record;
         record.count(|counts| counts.repair_writes_sent += u64::from(sent.stored));
+        sent.may_be_newer_there = open.into_iter().collect();
         sent
     }
 
@@ -224,13 +227,15 @@ impl RepairWorker {
         )
     }
 
-    /// Sends versions at the same time; again those that were too much for the peer.
+    /// Sends versions at the same time; again those that were too much for the peer. Takes the hashes
+    /// of the keys out of `open` of which the peer has nothing newer.
     async fn send_batch(
         &self,
         (session, closed): (SessionId, Timestamp),
         to: NodeId,
         batch: Vec<Entry>,
         sent: &mut Sent,
+        open: &mut BTreeSet<u64>,
     ) {
         let mut batch = batch;
         let is_old = |entry: &&Entry| entry.timestamp() < closed;
@@ -249,8 +254,8 @@ impl RepairWorker {
                 match call.stored().await {
                     Ok(is_newer_there) => {
                         sent.stored += 1;
-                        if is_newer_there {
-                            sent.newer_there.push(Item::key_hash_of(entry.key()));
+                        if !is_newer_there {
+                            open.remove(&Item::key_hash_of(entry.key()));
                         }
                     }
                     Err(Miss::Overloaded) => batch.push(entry),
@@ -295,8 +300,9 @@ pub(super) struct Sent {
     /// How many of those that were sent, stored or not, were below the closed timestamp of this
     /// node, which is no lower than what a session is to raise the GC threshold to.
     pub(super) below_closed: u32,
-    /// The hashes of the keys for which the other node may hold a newer version.
-    newer_there: Vec<u64>,
+    /// The hashes of the keys for which the other node may hold a newer version: it has said so, or
+    /// it has not taken what was sent, and so has said nothing.
+    may_be_newer_there: Vec<u64>,
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::checkpoints::AWAY_MAX;
 use cluster::NodeId;
 use cluster::comparison::Pair;
 use cluster::repair::{
-    Compared, Lacking, Next, SESSION_IDLE_MAX, Session, SessionAnswer, SessionEvent, SessionId,
+    Compared, Next, SESSION_IDLE_MAX, Session, SessionAnswer, SessionEvent, SessionId,
 };
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -44,7 +44,7 @@ impl FullSession {
         let Some((mut range, was_compared)) = self.attempt.range.take() else {
             let missing = pairs.into_iter().map(|pair| SessionEvent::Compared {
                 pair,
-                outcome: Compared::Unequal(Lacking::Both),
+                outcome: Compared::UNKNOWN,
             });
             return missing.collect();
         };
@@ -86,13 +86,13 @@ impl FullSession {
             }
         };
         for pair in announced.not_told {
-            outcomes.insert(pair, Compared::Unequal(Lacking::Both));
+            outcomes.insert(pair, Compared::UNKNOWN);
         }
-        if announced.has_moved {
-            let mut equal = outcomes.values_mut();
-            if let Some(outcome) = equal.find(|outcome| **outcome == Compared::Equal) {
-                *outcome = Compared::Moved;
-            }
+        // Of which pair does not matter.
+        if announced.has_moved
+            && let Some(outcome) = outcomes.values_mut().next()
+        {
+            *outcome = outcome.moved();
         }
         self.attempt.range = Some((range, true));
         let mut events = events_of(lost);

@@ -213,3 +213,93 @@ fn a_plan_is_checked() {
     let error = wrong(None, &["value"; OPERANDS_MAX + 1], &[]);
     assert_eq!(error, AggregationError::TooManyOperands);
 }
+
+#[test]
+fn texts_that_are_not_kept_any_more_do_not_count() {
+    let aggregation = compile("", &[], &[(Operation::Max, "value")]);
+    let values: Vec<_> = (0..20_000)
+        .flat_map(|number| {
+            let rest = "x".repeat(900);
+            [format!("\"{number:06}\""), format!("\"{number:06}{rest}\"")]
+        })
+        .collect();
+    let whole = partial(&aggregation, &values).unwrap();
+    assert!(whole.bytes() < 2000, "{}", whole.bytes());
+    let mut merged = Partial::default();
+    for value in &values {
+        let one = partial(&aggregation, std::slice::from_ref(value)).unwrap();
+        merged.merge(one).unwrap();
+    }
+    assert_eq!(merged.bytes(), whole.bytes());
+}
+
+#[test]
+fn equal_numbers_make_one_group_however_great() {
+    let aggregation = compile("", &["value"], &[]);
+    let found = summary(
+        &aggregation,
+        &[
+            "9007199254740994",
+            "9007199254740994.0",
+            "1000000000000000000",
+            "1e18",
+            "-9223372036854775808",
+            "-9223372036854775808.0",
+            "9223372036854775808",
+        ],
+    );
+    assert_eq!(
+        table(&found),
+        json!([
+            [[i64::MIN], 2, []],
+            [[1_000_000_000_000_000_000_i64], 2, []],
+            [[9.223_372_036_854_776e18], 1, []],
+            [[9_007_199_254_740_994_i64], 2, []],
+        ])
+    );
+}
+
+#[test]
+fn a_sum_that_is_too_great_is_null() {
+    let aggregation = compile("", &[], &[(Operation::Sum, "value")]);
+    let found = summary(&aggregation, &["1.5e308", "1.5e308", "1"]);
+    assert_eq!(table(&found), json!([[[], 3, [[null, 3]]]]));
+    let part = |value: &str| partial(&aggregation, &vec![value.to_owned(); 2]).unwrap();
+    let mut merged = part("1.5e308");
+    merged.merge(part("-1.5e308")).unwrap();
+    let found = merged.summary(&aggregation);
+    assert_eq!(table(&found), json!([[[], 4, [[null, 4]]]]));
+}
+
+#[test]
+fn numbers_come_back_as_they_are() {
+    let aggregation = compile("", &["value"], &[(Operation::Max, "value")]);
+    for text in [
+        "51.24817837550540",
+        "122.416294033786585",
+        "1.7976931348623157e308",
+    ] {
+        let number: f64 = text.parse().unwrap();
+        let found = summary(&aggregation, &[text]);
+        assert_eq!(
+            table(&found),
+            json!([[[number], 1, [[number, 1]]]]),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn the_patterns_of_a_plan_are_bounded_together() {
+    let by = vec!["key.matches('a')"; 5];
+    let plan = Plan {
+        condition: Some("key.matches('a')"),
+        operands: vec![(Operation::Max, "key.matches('a') ? 1 : 0"); 3],
+        by,
+    };
+    let error = Aggregation::compile(&plan).unwrap_err();
+    assert!(
+        matches!(&error, AggregationError::Operand(_, error) if error.problem.contains("patterns")),
+        "{error}"
+    );
+}

@@ -229,3 +229,69 @@ fn keys_and_expiries_of_all_kinds() {
         assert_eq!(expression(text).needs_value(), needs, "{text}");
     }
 }
+
+#[test]
+fn what_compares_long_texts_takes_fuel() {
+    let value = format!(
+        r#"{{"a":"{}","l":[{}]}}"#,
+        "a".repeat(200_000),
+        vec!["1"; 1000].join(",")
+    );
+    for text in [
+        "value.l.all(y, key.startsWith('b') || [value.a].exists(x, x.startsWith(x)))",
+        "[value.a].exists(x, value.l.exists(y, !x.endsWith(x)))",
+        "[value.a].exists(x, value.l.exists(y, {x: 1} != {x: 1}))",
+    ] {
+        assert_eq!(matches(text, value.as_bytes()), Err(OutOfFuel), "{text}");
+    }
+}
+
+#[test]
+fn an_element_that_has_no_value_does_not_fit() {
+    let value = br#"{"a":[1,1e400],"t":["a","\ud800"],"m":{"x":1e400},"n":{"x":1,"\ud800":2}}"#;
+    for text in [
+        "value.a.all(x, x < 10)",
+        "value.a.exists_one(x, x == 1)",
+        "value.a.exists(x, x > 10)",
+        "value.a.all(x, true)",
+        "!(2 in value.a)",
+        "size(value.a) == 1",
+        "value.a == [1]",
+        "value.a != [1, 2]",
+        "value.t.all(x, x == 'a')",
+        "value.t == ['a']",
+        "value.m != {'y': 1}",
+        "value.m == {}",
+        "value.n.all(x, x == 'x')",
+        "value.n == {'x': 1}",
+        "size(value.n) > 0",
+    ] {
+        assert_eq!(matches(text, value), Ok(false), "{text}");
+    }
+    // What decides does not need it.
+    for text in [
+        "value.a.exists(x, x == 1)",
+        "!value.a.all(x, x > 1)",
+        "1 in value.a",
+        "value.a[0] == 1",
+        "'x' in value.n",
+        "value.a != null && value.m != null && value.m != [1]",
+    ] {
+        assert_eq!(matches(text, value), Ok(true), "{text}");
+    }
+}
+
+#[test]
+fn the_patterns_of_an_expression_are_bounded_together() {
+    let many = |count: usize, pattern: &str| {
+        let part = format!("key.matches('{pattern}')");
+        Expression::condition(&vec![part; count].join(" || "))
+    };
+    assert!(many(8, "^a").is_ok());
+    let error = many(9, "^a").unwrap_err();
+    assert!(error.problem.contains("more than 8 patterns"), "{error}");
+    let large = "(abcdefghijklmnopqrstuvwxyz){15}";
+    assert!(many(1, large).is_ok());
+    let error = many(8, large).unwrap_err();
+    assert!(error.problem.contains("together"), "{error}");
+}

@@ -9,6 +9,7 @@ mod scalar;
 
 use crate::error::ExpressionError;
 use crate::evaluation::{Entity, Expression, OutOfFuel, Subject};
+use crate::values::pattern::PatternBudget;
 use operations::Accumulator;
 pub use operations::{Aggregate, Operation};
 pub use scalar::Scalar;
@@ -109,19 +110,27 @@ impl Aggregation {
         if plan.by.len().max(plan.operands.len()) > OPERANDS_MAX {
             return Err(AggregationError::TooManyOperands);
         }
-        let condition = plan.condition.map(Expression::condition).transpose();
-        let by = plan.by.iter().map(|text| Expression::operand(text));
+        let mut patterns = PatternBudget::default();
+        let condition = plan.condition;
+        let condition = condition.map(|text| Expression::condition_within(text, &mut patterns));
+        let condition = condition.transpose();
+        let condition = condition.map_err(AggregationError::Condition)?;
+        let by = plan.by.iter();
+        let by = by.map(|text| Expression::operand(text, &mut patterns));
+        let by = by.collect::<Result<_, _>>();
+        let by = by.map_err(AggregationError::By)?;
         let operands = plan.operands.iter().map(|(operation, text)| {
-            let expression = Expression::operand(text);
+            let expression = Expression::operand(text, &mut patterns);
             match expression {
                 Ok(expression) => Ok((*operation, expression)),
                 Err(error) => Err(AggregationError::Operand(*operation, error)),
             }
         });
+        let operands = operands.collect::<Result<_, _>>()?;
         Ok(Self {
-            condition: condition.map_err(AggregationError::Condition)?,
-            by: by.collect::<Result<_, _>>().map_err(AggregationError::By)?,
-            operands: operands.collect::<Result<_, _>>()?,
+            condition,
+            by,
+            operands,
         })
     }
 
@@ -216,7 +225,7 @@ impl Partial {
         let group = match self.groups.get_mut(self.name.as_slice()) {
             Some(group) => group,
             None => {
-                bytes += self.name.len() + BYTES_PER_GROUP + 64 * aggregation.operands.len();
+                bytes += bytes_of(self.name.len(), aggregation.operands.len());
                 check_groups(self.groups.len() + 1, bytes)?;
                 let group = Counted {
                     count: 0,
@@ -232,7 +241,7 @@ impl Partial {
             aggregation.operands.iter().zip(&mut group.accumulators)
         {
             if let Some(value) = expression.value(&subject)? {
-                bytes += accumulator.add(&value);
+                bytes = bytes.saturating_add_signed(accumulator.add(&value));
             }
         }
         self.bytes = bytes;
@@ -249,7 +258,7 @@ impl Partial {
         self.matched += other.matched;
         for (name, theirs) in other.groups {
             let Some(ours) = self.groups.get_mut(&name) else {
-                self.bytes += name.len() + BYTES_PER_GROUP + 64 * theirs.accumulators.len();
+                self.bytes += bytes_of(name.len(), theirs.accumulators.len());
                 self.bytes += theirs
                     .accumulators
                     .iter()
@@ -261,7 +270,8 @@ impl Partial {
             };
             ours.count += theirs.count;
             for (ours, theirs) in ours.accumulators.iter_mut().zip(theirs.accumulators) {
-                self.bytes += ours.merge(theirs);
+                let change = ours.merge(theirs);
+                self.bytes = self.bytes.saturating_add_signed(change);
             }
         }
         check_groups(self.groups.len(), self.bytes)
@@ -300,6 +310,11 @@ impl Partial {
             groups: groups.collect(),
         }
     }
+}
+
+/// What a group with a name of so many bytes takes without the texts that it keeps.
+fn bytes_of(name: usize, operands: usize) -> usize {
+    name + BYTES_PER_GROUP + size_of::<Accumulator>() * operands
 }
 
 fn check_groups(groups: usize, bytes: usize) -> Result<(), AggregationError> {

@@ -30,7 +30,7 @@ impl fmt::Display for Operation {
 pub struct Aggregate {
     /// The operation.
     pub operation: Operation,
-    /// The result; null if nothing fitted.
+    /// The result; null if nothing fitted, or if the sum is too great for a number.
     pub value: serde_json::Value,
     /// The number of entities whose value fitted.
     pub counted: u64,
@@ -59,8 +59,8 @@ impl Accumulator {
         }
     }
 
-    /// Counts a value, if it fits. Returns the bytes of text that it keeps of it.
-    pub(super) fn add(&mut self, value: &Value<'_>) -> usize {
+    /// Counts a value, if it fits. Returns how many bytes of text more it keeps.
+    pub(super) fn add(&mut self, value: &Value<'_>) -> isize {
         match (self.operation, value) {
             (Operation::Sum, Value::Int(number)) => self.whole += i128::from(*number),
             (Operation::Sum, Value::Double(number)) => self.fraction += number,
@@ -76,7 +76,7 @@ impl Accumulator {
     }
 
     /// Keeps a value that comes before or behind all others.
-    fn compare(&mut self, value: &Value<'_>) -> usize {
+    fn compare(&mut self, value: &Value<'_>) -> isize {
         let is_better = self.extreme.as_ref().is_none_or(|extreme| {
             let order = order(value, extreme.value());
             match self.operation {
@@ -89,7 +89,8 @@ impl Accumulator {
         }
         let before = self.text_bytes();
         self.extreme = Scalar::of(value);
-        self.text_bytes().saturating_sub(before)
+        // Both are at most as long as a text that is kept.
+        self.text_bytes() as isize - before as isize
     }
 
     /// The bytes of the text that it keeps.
@@ -97,8 +98,8 @@ impl Accumulator {
         self.extreme.as_ref().map_or(0, Scalar::text_bytes)
     }
 
-    /// Adds what another one found. Returns the further bytes of text that it keeps.
-    pub(super) fn merge(&mut self, other: Self) -> usize {
+    /// Adds what another one found. Returns how many bytes of text more it keeps.
+    pub(super) fn merge(&mut self, other: Self) -> isize {
         self.counted += other.counted;
         self.whole += other.whole;
         self.fraction += other.fraction;

@@ -2,7 +2,6 @@
 
 use crate::evaluation::order_of;
 use crate::values::{Value, times};
-use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::io::Write as _;
 
@@ -27,7 +26,7 @@ impl Scalar {
             Value::Double(number) => Value::Double(*number),
             Value::Time(time) => Value::Time(*time),
             Value::Text(text) if text.len() <= TEXT_BYTES_MAX => {
-                Value::Text(Cow::Owned(text.as_ref().to_owned()))
+                Value::Text(text.to_string().into())
             }
             _ => return None,
         }))
@@ -79,16 +78,16 @@ pub(super) fn append_json(value: Option<&Value<'_>>, out: &mut Vec<u8>) {
         Some(Value::Bool(is)) => write!(out, "{is}"),
         Some(Value::Int(number)) => write!(out, "{number}"),
         Some(Value::Double(number)) => {
-            // Up to here a whole number has one text as either type.
-            const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
-            if number.fract() == 0.0 && number.abs() <= WHOLE_MAX {
+            // A whole number of 64 bits has one text as either type.
+            const LIMIT: f64 = 9_223_372_036_854_775_808.0;
+            if number.fract() == 0.0 && (-LIMIT..LIMIT).contains(number) {
                 write!(out, "{}", *number as i64)
             } else {
                 serde_json::to_writer(&mut *out, number).map_err(Into::into)
             }
         }
         Some(Value::Text(text)) if text.len() <= TEXT_BYTES_MAX => {
-            serde_json::to_writer(&mut *out, text.as_ref()).map_err(Into::into)
+            serde_json::to_writer(&mut *out, &**text).map_err(Into::into)
         }
         Some(Value::Time(time)) => {
             let text = times::text_of(*time).unwrap_or_default();

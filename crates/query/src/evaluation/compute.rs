@@ -17,7 +17,7 @@ impl<'a> Subject<'a> {
             }
             (Value::Text(left), Value::Text(right)) if operation == Arithmetic::Add => {
                 self.spend((left.len() + right.len()) * 2)?;
-                Some(Value::Text(format!("{left}{right}").into()))
+                Some(Value::Text([&**left, &**right].concat().into()))
             }
             (Value::Time(time), Value::Duration(duration)) => {
                 moved(operation, *time, *duration).map(Value::Time)

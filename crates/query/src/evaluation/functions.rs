@@ -48,11 +48,12 @@ impl<'a> Subject<'a> {
         let (Some(text), Some(part)) = (of.as_bytes(), with.as_bytes()) else {
             return Err(Stop::Unfit);
         };
+        self.spend(text.len().min(part.len()))?;
         let is = match function {
             Function::StartsWith => text.starts_with(part),
             Function::EndsWith => text.ends_with(part),
             Function::Contains => {
-                self.spend(text.len() + part.len())?;
+                self.spend(text.len())?;
                 memchr::memmem::find(text, part).is_some()
             }
             _ => return Err(Stop::Unfit),
@@ -62,16 +63,20 @@ impl<'a> Subject<'a> {
 
     /// Characters of a text, bytes of a key that is none, elements of a list, keys of a map.
     fn size(&self, of: &Value<'a>) -> Evaluated<'a> {
-        let mut size = 0;
+        let (mut size, mut is_fit) = (0, true);
         match of {
             Value::Text(text) => size = text.chars().count(),
             Value::Bytes(bytes) => size = bytes.len(),
             Value::List(values) => size = values.len(),
             Value::Map(entries) => size = entries.len(),
-            _ => self.each(of, |_| {
+            _ => self.each(of, |element| {
                 size += 1;
-                true
+                is_fit = is_fit && element.is_some();
+                is_fit
             })?,
+        }
+        if !is_fit {
+            return Err(Stop::Unfit);
         }
         i64::try_from(size).map(Value::Int).map_err(|_| Stop::Unfit)
     }

@@ -14,6 +14,7 @@ use crate::syntax::{self, Purpose};
 use crate::tree::{Kind, Node, Quantifier, Variable};
 use crate::values::Value;
 use crate::values::json::{self, Step};
+use crate::values::pattern::PatternBudget;
 pub(crate) use operators::order_of;
 use std::cell::Cell;
 use std::fmt;
@@ -83,12 +84,23 @@ impl Expression {
     /// # Errors
     /// What is wrong with the text, and where.
     pub fn condition(text: &str) -> Result<Self, ExpressionError> {
-        syntax::compile(text, Purpose::Condition).map(Self)
+        Self::condition_within(text, &mut PatternBudget::default())
     }
 
-    /// Compiles an expression of any type.
-    pub(crate) fn operand(text: &str) -> Result<Self, ExpressionError> {
-        syntax::compile(text, Purpose::Operand).map(Self)
+    /// Compiles a condition of a question whose patterns have this budget.
+    pub(crate) fn condition_within(
+        text: &str,
+        patterns: &mut PatternBudget,
+    ) -> Result<Self, ExpressionError> {
+        syntax::compile(text, Purpose::Condition, patterns).map(Self)
+    }
+
+    /// Compiles an expression of any type, of a question whose patterns have this budget.
+    pub(crate) fn operand(
+        text: &str,
+        patterns: &mut PatternBudget,
+    ) -> Result<Self, ExpressionError> {
+        syntax::compile(text, Purpose::Operand, patterns).map(Self)
     }
 
     /// Whether it needs values, or their sizes.
@@ -311,8 +323,11 @@ impl<'a> Subject<'a> {
         let wanted = quantifier != Quantifier::All;
         let mut stopped = None;
         self.each(range, |value| {
-            let value = &value;
-            match self.condition(body, Some(&Scope { value, outer })) {
+            let condition = match &value {
+                Some(value) => self.condition(body, Some(&Scope { value, outer })),
+                None => Err(Stop::Unfit),
+            };
+            match condition {
                 Ok(is) => found += usize::from(is == wanted),
                 Err(Stop::Unfit) => is_fit = false,
                 Err(stop) => stopped = Some(stop),

@@ -4,6 +4,7 @@ use super::{Evaluated, Stop, Subject};
 use crate::tree::Comparison;
 use crate::values::Value;
 use crate::values::json::{self, Step};
+use crate::values::text::Text;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
@@ -38,6 +39,9 @@ impl<'a> Subject<'a> {
         if let Some(order) = order_of(left, right) {
             return Ok(order.is_eq());
         }
+        if !(is_map(left) && is_map(right) || is_list(left) && is_list(right)) {
+            return Ok(matches!((left, right), (Value::Null, Value::Null)));
+        }
         if let (Some(left), Some(right)) = (self.fields(left)?, self.fields(right)?) {
             if left.len() != right.len() {
                 return Ok(false);
@@ -51,7 +55,7 @@ impl<'a> Subject<'a> {
             return Ok(true);
         }
         let (Some(left), Some(right)) = (self.elements(left)?, self.elements(right)?) else {
-            return Ok(matches!((left, right), (Value::Null, Value::Null)));
+            return Ok(false);
         };
         if left.len() != right.len() {
             return Ok(false);
@@ -65,24 +69,29 @@ impl<'a> Subject<'a> {
     }
 
     /// The fields of a map whose keys are texts.
-    fn fields(&self, value: &Value<'a>) -> Result<Option<BTreeMap<String, Value<'a>>>, Stop> {
+    fn fields(&self, value: &Value<'a>) -> Result<Option<BTreeMap<Text<'a>, Value<'a>>>, Stop> {
         let mut fields = BTreeMap::new();
         match value {
             Value::Json(text) if text.starts_with('{') => {
                 self.spend(text.len() * COST_OF_PARTS)?;
-                json::each_field(text, |name, part| {
-                    if let Some(value) = json::value_of(part) {
-                        fields.insert(name.into_owned(), value);
+                let mut is_fit = true;
+                let is_read = json::each_field(text, |name, part| match json::value_of(part) {
+                    Some(value) => {
+                        fields.insert(name, value);
                     }
+                    None => is_fit = false,
                 });
+                if !is_read || !is_fit {
+                    return Err(Stop::Unfit);
+                }
             }
             Value::Map(entries) => {
                 for (key, value) in entries.iter() {
-                    self.spend(BYTES_PER_FIELD)?;
                     let Value::Text(key) = key else {
                         return Ok(None);
                     };
-                    fields.insert(key.clone().into_owned(), value.clone());
+                    self.spend(BYTES_PER_FIELD + key.len())?;
+                    fields.insert(key.clone(), value.clone());
                 }
             }
             _ => return Ok(None),
@@ -92,27 +101,26 @@ impl<'a> Subject<'a> {
 
     /// The elements of a list.
     fn elements(&self, value: &Value<'a>) -> Result<Option<Vec<Value<'a>>>, Stop> {
-        let is_list = match value {
-            Value::Json(text) => text.starts_with('['),
-            Value::List(_) => true,
-            _ => false,
-        };
-        if !is_list {
+        if !is_list(value) {
             return Ok(None);
         }
-        let mut elements = Vec::new();
+        let mut elements = Some(Vec::new());
         self.each(value, |element| {
-            elements.push(element);
-            true
+            match (&mut elements, element) {
+                (Some(elements), Some(element)) => elements.push(element),
+                _ => elements = None,
+            }
+            elements.is_some()
         })?;
-        Ok(Some(elements))
+        elements.map(Some).ok_or(Stop::Unfit)
     }
 
-    /// Gives each element of a list, or each key of a map, to `take`, until that says `false`.
+    /// Gives each element of a list, or each key of a map, to `take`, until that says `false`;
+    /// [`None`] for one that does not fit.
     pub(super) fn each(
         &self,
         range: &Value<'a>,
-        mut take: impl FnMut(Value<'a>) -> bool,
+        mut take: impl FnMut(Option<Value<'a>>) -> bool,
     ) -> Result<(), Stop> {
         match range {
             Value::Json(text) => {
@@ -122,7 +130,7 @@ impl<'a> Subject<'a> {
             Value::List(values) => {
                 self.spend(values.len())?;
                 for value in values.iter() {
-                    if !take(value.clone()) {
+                    if !take(Some(value.clone())) {
                         break;
                     }
                 }
@@ -130,7 +138,7 @@ impl<'a> Subject<'a> {
             Value::Map(entries) => {
                 self.spend(entries.len())?;
                 for (key, _) in entries.iter() {
-                    if !take(key.clone()) {
+                    if !take(Some(key.clone())) {
                         break;
                     }
                 }
@@ -141,20 +149,27 @@ impl<'a> Subject<'a> {
     }
 
     pub(super) fn is_in(&self, element: &Value<'a>, of: &Value<'a>) -> Evaluated<'a> {
-        let mut is_in = Ok(false);
+        let (mut is_in, mut is_fit) = (Ok(false), true);
         self.each(of, |other| {
-            is_in = self.is_equal(element, &other);
+            let equal = other.map(|other| self.is_equal(element, &other));
+            match equal {
+                None | Some(Err(Stop::Unfit)) => is_fit = false,
+                Some(equal) => is_in = equal,
+            }
             matches!(is_in, Ok(false))
         })?;
-        is_in.map(Value::Bool)
+        match is_in? {
+            false if !is_fit => Err(Stop::Unfit),
+            is_in => Ok(Value::Bool(is_in)),
+        }
     }
 
     pub(super) fn index(&self, of: &Value<'a>, by: &Value<'a>) -> Evaluated<'a> {
         match of {
             Value::Json(text) => {
-                self.spend(text.len())?;
+                self.spend(text.len() + by.as_bytes().map_or(0, <[u8]>::len))?;
                 let step = match by {
-                    Value::Text(name) => Step::Field(name.clone().into_owned()),
+                    Value::Text(name) => Step::Field(name.to_string()),
                     Value::Int(number) => {
                         Step::Element(usize::try_from(*number).map_err(|_| Stop::Unfit)?)
                     }
@@ -190,6 +205,22 @@ const COST_OF_PARTS: usize = 8;
 
 /// What a field of a map counts for, besides its bytes.
 const BYTES_PER_FIELD: usize = 128;
+
+fn is_map(value: &Value<'_>) -> bool {
+    match value {
+        Value::Json(text) => text.starts_with('{'),
+        Value::Map(_) => true,
+        _ => false,
+    }
+}
+
+fn is_list(value: &Value<'_>) -> bool {
+    match value {
+        Value::Json(text) => text.starts_with('['),
+        Value::List(_) => true,
+        _ => false,
+    }
+}
 
 /// The order of two values that have one.
 pub(crate) fn order_of(left: &Value<'_>, right: &Value<'_>) -> Option<Ordering> {

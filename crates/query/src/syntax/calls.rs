@@ -4,7 +4,6 @@ use super::parser::Parser;
 use crate::error::Fault;
 use crate::tree::{Function, Kind, Node};
 use crate::values::Value;
-use crate::values::pattern::Pattern;
 use crate::values::times;
 
 /// Functions, how many arguments they take, and an example.
@@ -52,7 +51,7 @@ pub(super) fn check_name(at: usize, name: &str) -> Result<(), Fault> {
 impl Parser<'_> {
     /// A call: `x.f(y)` has the arguments x and y.
     pub(super) fn call(
-        &self,
+        &mut self,
         at: usize,
         name: &str,
         mut arguments: Vec<Node>,
@@ -104,7 +103,7 @@ impl Parser<'_> {
         }
     }
 
-    fn matches(&self, at: usize, mut arguments: Vec<Node>) -> Result<Node, Fault> {
+    fn matches(&mut self, at: usize, mut arguments: Vec<Node>) -> Result<Node, Fault> {
         const FORM: &str = "give it a pattern in quotes, as in `value.name.matches('^a.*z$')`";
         let pattern = arguments.pop();
         let of = arguments.pop().filter(|_| arguments.is_empty());
@@ -113,7 +112,8 @@ impl Parser<'_> {
         };
         let place = pattern.at;
         let text = constant_text(&pattern).ok_or_else(|| Fault::new(place, FORM))?;
-        let pattern = Pattern::compile(text).map_err(|problem| Fault::new(place, problem))?;
+        let pattern = self.patterns.compile(text);
+        let pattern = pattern.map_err(|problem| Fault::new(place, problem))?;
         self.node(at, Kind::Matches(Box::new(of), Box::new(pattern)))
     }
 }

@@ -10,6 +10,7 @@ mod types;
 
 use crate::error::{ExpressionError, Fault};
 use crate::tree::Node;
+use crate::values::pattern::PatternBudget;
 use types::Type;
 
 /// The longest expression, in bytes.
@@ -24,18 +25,23 @@ pub(crate) enum Purpose {
     Operand,
 }
 
-/// The tree of an expression that was checked.
-pub(crate) fn compile(source: &str, purpose: Purpose) -> Result<Node, ExpressionError> {
-    compiled(source, purpose).map_err(|fault| ExpressionError::at(source, fault.at, fault.problem))
+/// The tree of an expression that was checked. Its patterns count against `patterns`.
+pub(crate) fn compile(
+    source: &str,
+    purpose: Purpose,
+    patterns: &mut PatternBudget,
+) -> Result<Node, ExpressionError> {
+    compiled(source, purpose, patterns)
+        .map_err(|fault| ExpressionError::at(source, fault.at, fault.problem))
 }
 
-fn compiled(source: &str, purpose: Purpose) -> Result<Node, Fault> {
+fn compiled(source: &str, purpose: Purpose, patterns: &mut PatternBudget) -> Result<Node, Fault> {
     if source.len() > EXPRESSION_BYTES_MAX {
         let bytes = source.len();
         let problem = format!("it has {bytes} bytes: give at most {EXPRESSION_BYTES_MAX}");
         return Err(Fault::new(0, problem));
     }
-    let tree = parser::parse(source)?;
+    let tree = parser::parse(source, patterns)?;
     let found = types::type_of(&tree)?;
     if purpose == Purpose::Condition && !found.may_be(Type::Bool) {
         let problem =

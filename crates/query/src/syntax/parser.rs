@@ -9,8 +9,9 @@ use crate::error::Fault;
 use crate::tree::{Arithmetic, Comparison, DEPTH_MAX, Kind, Node, Quantifier, Variable};
 use crate::values::Value;
 use crate::values::json::Step;
+use crate::values::pattern::PatternBudget;
 
-pub(super) fn parse(source: &str) -> Result<Node, Fault> {
+pub(super) fn parse(source: &str, patterns: &mut PatternBudget) -> Result<Node, Fault> {
     let mut lexer = Lexer::new(source);
     let (at, token) = lexer.next()?;
     let mut parser = Parser {
@@ -19,6 +20,7 @@ pub(super) fn parse(source: &str) -> Result<Node, Fault> {
         token,
         locals: Vec::new(),
         open: 0,
+        patterns,
     };
     if parser.token == Token::End {
         return Err(Fault::new(
@@ -42,6 +44,7 @@ pub(super) struct Parser<'s> {
     locals: Vec<&'s str>,
     /// How many brackets and signs are open.
     open: u8,
+    pub(super) patterns: &'s mut PatternBudget,
 }
 
 /// What binds how tightly: more is tighter.
@@ -226,9 +229,7 @@ impl<'s> Parser<'s> {
 
     fn indexed(&self, at: usize, part: Node, index: Node) -> Result<Node, Fault> {
         match &index.kind {
-            Kind::Constant(Value::Text(name)) => {
-                self.step(at, part, Step::Field(name.clone().into_owned()))
-            }
+            Kind::Constant(Value::Text(name)) => self.step(at, part, Step::Field(name.to_string())),
             Kind::Constant(Value::Int(number)) => match usize::try_from(*number) {
                 Ok(number) => self.step(at, part, Step::Element(number)),
                 Err(_) => Err(Fault::new(at, "elements count from 0")),

@@ -5,6 +5,7 @@
 //! fields with the same name the last one counts.
 
 use super::Value;
+use super::text::Text;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -37,12 +38,13 @@ pub(crate) fn value_of(part: &str) -> Option<Value<'_>> {
     })
 }
 
-fn text_of(part: &str) -> Option<Cow<'_, str>> {
+fn text_of(part: &str) -> Option<Text<'_>> {
     let inner = part.get(1..part.len().checked_sub(1)?)?;
     if memchr::memchr(b'\\', inner.as_bytes()).is_none() {
-        return Some(Cow::Borrowed(inner));
+        return Some(Text::Borrowed(inner));
     }
-    serde_json::from_str(part).ok().map(Cow::Owned)
+    let text: String = serde_json::from_str(part).ok()?;
+    Some(text.into())
 }
 
 fn number_of(part: &str) -> Option<Value<'_>> {
@@ -53,17 +55,21 @@ fn number_of(part: &str) -> Option<Value<'_>> {
     number.is_finite().then_some(Value::Double(number))
 }
 
-/// Gives each element of an array, or each name in an object, to `take`, until that says `false`.
-pub(crate) fn each<'a>(text: &'a str, take: impl FnMut(Value<'a>) -> bool) {
+/// Gives each element of an array, or each name in an object, to `take`, until that says `false`;
+/// [`None`] for one that has no value, such as a number that is too great.
+pub(crate) fn each<'a>(text: &'a str, mut take: impl FnMut(Option<Value<'a>>) -> bool) {
     let mut json = serde_json::Deserializer::from_str(text);
-    // The text is a part of one that was read to its end.
-    let _ = json.deserialize_any(Each(take));
+    // The text is a part of one that was read to its end, so only a name may have no value.
+    if json.deserialize_any(Each(&mut take)).is_err() {
+        take(None);
+    }
 }
 
-/// Gives each name in an object and its part to `take`.
-pub(crate) fn each_field<'a>(text: &'a str, take: impl FnMut(Cow<'a, str>, &'a str)) {
+/// Gives each name in an object and its part to `take`. Returns whether all names are text.
+#[must_use]
+pub(crate) fn each_field<'a>(text: &'a str, take: impl FnMut(Text<'a>, &'a str)) -> bool {
     let mut json = serde_json::Deserializer::from_str(text);
-    let _ = json.deserialize_map(EachField(take));
+    json.deserialize_map(EachField(take)).is_ok()
 }
 
 struct Find<'s>(&'s [Step]);
@@ -162,7 +168,7 @@ impl Visitor<'_> for IsName<'_> {
 
 struct Each<F>(F);
 
-impl<'de, F: FnMut(Value<'de>) -> bool> Visitor<'de> for Each<F> {
+impl<'de, F: FnMut(Option<Value<'de>>) -> bool> Visitor<'de> for Each<F> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -171,9 +177,7 @@ impl<'de, F: FnMut(Value<'de>) -> bool> Visitor<'de> for Each<F> {
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
         while let Some(part) = list.next_element::<&RawValue>()? {
-            if let Some(value) = value_of(part.get())
-                && !(self.0)(value)
-            {
+            if !(self.0)(value_of(part.get())) {
                 break;
             }
         }
@@ -185,7 +189,7 @@ impl<'de, F: FnMut(Value<'de>) -> bool> Visitor<'de> for Each<F> {
         let mut wants_more = true;
         while let Some(name) = map.next_key_seed(Name)? {
             map.next_value::<IgnoredAny>()?;
-            wants_more = wants_more && (self.0)(Value::Text(name));
+            wants_more = wants_more && (self.0)(Some(Value::Text(name.into())));
         }
         Ok(())
     }
@@ -193,7 +197,7 @@ impl<'de, F: FnMut(Value<'de>) -> bool> Visitor<'de> for Each<F> {
 
 struct EachField<F>(F);
 
-impl<'de, F: FnMut(Cow<'de, str>, &'de str)> Visitor<'de> for EachField<F> {
+impl<'de, F: FnMut(Text<'de>, &'de str)> Visitor<'de> for EachField<F> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -203,7 +207,7 @@ impl<'de, F: FnMut(Cow<'de, str>, &'de str)> Visitor<'de> for EachField<F> {
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
         while let Some(name) = map.next_key_seed(Name)? {
             let part = map.next_value::<&RawValue>()?;
-            (self.0)(name, part.get());
+            (self.0)(name.into(), part.get());
         }
         Ok(())
     }

@@ -1,14 +1,15 @@
 //! The values that parts of an expression have.
 //!
-//! `json` finds parts of a JSON text without making values of the others; `times` reads times and
-//! durations; `pattern` compiles regular expressions.
+//! `json` finds parts of a JSON text without making values of the others; `text` is what is cheap
+//! to copy; `times` reads times and durations; `pattern` compiles regular expressions.
 
 pub(crate) mod json;
 pub(crate) mod pattern;
+pub(crate) mod text;
 pub(crate) mod times;
 
-use std::borrow::Cow;
 use std::sync::Arc;
+use text::Text;
 
 /// A value. Those of an entity borrow from it, so most take no allocation.
 #[derive(Clone, Debug)]
@@ -17,7 +18,7 @@ pub(crate) enum Value<'a> {
     Bool(bool),
     Int(i64),
     Double(f64),
-    Text(Cow<'a, str>),
+    Text(Text<'a>),
     /// A key that is not UTF-8.
     Bytes(&'a [u8]),
     /// Microseconds since the Unix epoch.
@@ -34,7 +35,7 @@ impl<'a> Value<'a> {
     /// The same value, which borrows what is long.
     pub(crate) fn borrowed(&'a self) -> Self {
         match self {
-            Self::Text(text) => Self::Text(Cow::Borrowed(text)),
+            Self::Text(text) => Self::Text(Text::Borrowed(text)),
             other => other.clone(),
         }
     }
@@ -51,7 +52,7 @@ impl<'a> Value<'a> {
     /// A key as a value.
     pub(crate) fn of_bytes(bytes: &'a [u8]) -> Self {
         match std::str::from_utf8(bytes) {
-            Ok(text) => Self::Text(text.into()),
+            Ok(text) => Self::Text(Text::Borrowed(text)),
             Err(_) => Self::Bytes(bytes),
         }
     }

@@ -15,6 +15,43 @@ const TABLE_BYTES_MAX: usize = 128 << 10;
 /// The memory that compiling a pattern takes at most, in bytes.
 const COMPILING_BYTES_MAX: usize = 512 << 10;
 
+/// The most patterns of a question: an expression, or those of an aggregation together.
+const PATTERNS_MAX: usize = 8;
+
+/// The largest tables of all patterns of a question together, in bytes.
+const TABLES_BYTES_MAX: usize = 512 << 10;
+
+/// What the patterns of a question have taken so far.
+#[derive(Debug, Default)]
+pub(crate) struct PatternBudget {
+    patterns: usize,
+    table_bytes: usize,
+}
+
+impl PatternBudget {
+    /// Compiles a pattern more.
+    ///
+    /// # Errors
+    /// What is wrong with it, or with all patterns together.
+    pub(crate) fn compile(&mut self, text: &str) -> Result<Pattern, String> {
+        if self.patterns == PATTERNS_MAX {
+            return Err(format!(
+                "there are more than {PATTERNS_MAX} patterns: join some with `|`, or compare texts"
+            ));
+        }
+        self.patterns += 1;
+        let pattern = Pattern::compile(text)?;
+        self.table_bytes += pattern.0.memory_usage();
+        if self.table_bytes > TABLES_BYTES_MAX {
+            return Err(format!(
+                "the patterns need tables of more than {TABLES_BYTES_MAX} bytes together: make \
+                 their repetitions shorter"
+            ));
+        }
+        Ok(pattern)
+    }
+}
+
 /// A compiled pattern.
 pub(crate) struct Pattern(dense::DFA<Vec<u32>>);
 
@@ -29,7 +66,7 @@ impl Pattern {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(crate) fn compile(text: &str) -> Result<Self, String> {
+    fn compile(text: &str) -> Result<Self, String> {
         let syntax = syntax::Config::new()
             .unicode(false)
             .utf8(false)

@@ -275,8 +275,9 @@ fn a_sum_that_is_too_great_is_null() {
 fn numbers_come_back_as_they_are() {
     let aggregation = compile("", &["value"], &[(Operation::Max, "value")]);
     for text in [
-        "51.24817837550540",
-        "122.416294033786585",
+        "51.248178375505404",
+        "-93.31137037688033",
+        "-36.573994842753436",
         "1.7976931348623157e308",
     ] {
         let number: f64 = text.parse().unwrap();

@@ -58,7 +58,7 @@ pub struct AggregatedGroup {
 pub struct Aggregate {
     /// `sum`, `min` or `max`.
     pub operation: String,
-    /// The result; null if nothing fitted.
+    /// The result; null if nothing fitted, or if the sum is too great for a number.
     pub value: serde_json::Value,
     /// The number of entities whose value fitted.
     pub counted: u64,

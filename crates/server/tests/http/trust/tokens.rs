@@ -282,6 +282,9 @@ fn a_right_for_some_keys_is_for_those_keys() {
         ("GET", "/v0/entities?prefix=order/&count=only", 403),
         ("GET", "/v0/entities?prefix=order/&scope=cluster", 403),
         ("GET", "/v0/entities?start=z&end=a", 200),
+        // A condition is compiled only for who may read the entities.
+        ("GET", "/v0/entities?prefix=cart/&where=(", 400),
+        ("GET", "/v0/entities?prefix=order/&where=(", 403),
         ("GET", "/v0/digest?start=cart/&end=cart0", 200),
         ("GET", "/v0/digest?start=cart/", 403),
     ] {

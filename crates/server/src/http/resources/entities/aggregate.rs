@@ -55,7 +55,7 @@ pub(crate) struct AggregatedGroup {
 pub(crate) struct AggregateResult {
     /// `sum`, `min` or `max`.
     operation: String,
-    /// The result; null if nothing fitted.
+    /// The result; null if nothing fitted, or if the sum is too great for a number.
     value: serde_json::Value,
     /// The number of entities whose value fitted.
     counted: u64,
@@ -111,9 +111,9 @@ pub(in crate::http::resources) async fn answer(exchange: HttpExchange<'_>) -> An
     let source = source(listener, parameters, deadline).await?;
     drop(exchange.admit(deadline).await?);
     let deadline = listener.deadline_after(listener.clock().monotonic());
-    let page = aggregate(&exchange, question, source, deadline).await?;
+    let (page, memory) = aggregate(&exchange, question, source, deadline).await?;
     drop(admitted);
-    Ok(page::json(&page))
+    Ok(page::json_counted(&page, memory.held))
 }
 
 async fn aggregate(
@@ -121,7 +121,7 @@ async fn aggregate(
     question: Question,
     source: super::Source,
     deadline: Duration,
-) -> Result<AggregatesPage, Problem> {
+) -> Result<(AggregatesPage, GroupMemory), Problem> {
     let Question {
         parameters,
         aggregation,
@@ -137,12 +137,15 @@ async fn aggregate(
             let added = partial.add(&aggregation, &entity_of(entry, now_unix_ms));
             let steps = added.map_err(|error| problem_of(error, partial.keys()))?;
             memory.cover(partial.bytes(), partial.keys())?;
-            turns.took(steps).await;
+            if turns.took(steps).await {
+                count::check_is_awaited(exchange).await?;
+            }
         }
         Ok(ControlFlow::Continue(()))
     })
     .await?;
-    Ok(AggregatesPage::new(partial.summary(&aggregation), scope))
+    let page = AggregatesPage::new(partial.summary(&aggregation), scope);
+    Ok((page, memory))
 }
 
 /// Why an aggregation ends early, after so many entities.
@@ -153,7 +156,7 @@ fn problem_of(error: AggregationError, asked: u64) -> Problem {
     }
 }
 
-/// The memory of the groups of one question.
+/// The memory of the groups of one question, until its answer is written.
 struct GroupMemory {
     quota: Arc<Quota>,
     held: Option<Reservation>,

@@ -99,18 +99,27 @@ pub(super) async fn each_batch(
         if take(batch.entries).await?.is_break() {
             return Ok(());
         }
-        if listener.is_stopping() {
-            return Err(Problem::overloaded());
-        }
-        if poll_fn(|cx| Poll::Ready(exchange.channel.has_client_left(cx))).await {
-            return Err(Problem::client_left());
-        }
+        check_is_awaited(exchange).await?;
         reader.go_on(listener.trust())?;
         next = batch.rest;
         deadline = listener
             .clock()
             .monotonic()
             .saturating_add(listener.stall_timeout());
+    }
+    Ok(())
+}
+
+/// Checks that someone still waits for the answer.
+///
+/// # Errors
+/// The client has left, or the node stops.
+pub(super) async fn check_is_awaited(exchange: &HttpExchange<'_>) -> Result<(), Problem> {
+    if exchange.listener.is_stopping() {
+        return Err(Problem::overloaded());
+    }
+    if poll_fn(|cx| Poll::Ready(exchange.channel.has_client_left(cx))).await {
+        return Err(Problem::client_left());
     }
     Ok(())
 }

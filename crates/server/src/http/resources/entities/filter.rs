@@ -96,12 +96,15 @@ pub(super) struct Turns {
 
 impl Turns {
     /// Waits for the others if this turn has taken enough steps, with those that were taken now.
-    pub(super) async fn took(&mut self, steps: u32) {
+    /// Returns whether it did.
+    pub(super) async fn took(&mut self, steps: u32) -> bool {
         self.steps = self.steps.saturating_add(steps.max(1));
-        if self.steps >= STEPS_A_TURN {
+        let is_over = self.steps >= STEPS_A_TURN;
+        if is_over {
             self.steps = 0;
             tokio::task::yield_now().await;
         }
+        is_over
     }
 }
 

@@ -46,11 +46,13 @@ pub(super) use count::CountPage;
 /// `GET` and `HEAD`. Reads the first batch before the answer begins, so that a store
 /// that cannot be read is an error with a status.
 pub(super) async fn answer(exchange: HttpExchange<'_>) -> Answer {
-    let mut parameters = parameters::read(exchange.query(), exchange.replica_rules())?;
+    let (parameters, condition) = parameters::read(exchange.query(), exchange.replica_rules())?;
     exchange.authorize(RequestedKeys::Range(
         &parameters.start,
         parameters.end.as_deref(),
     ))?;
+    // Only who may read the entities has a condition compiled.
+    let mut parameters = parameters.with_condition(condition)?;
     if exchange.head.version < Version::HTTP_11 {
         return Err(Problem::scan_needs_chunks());
     }

@@ -31,6 +31,22 @@ pub(crate) struct ScanParameters {
 }
 
 impl ScanParameters {
+    /// The same, which tell what matches the text of a condition.
+    ///
+    /// # Errors
+    /// The condition is wrong.
+    pub(crate) fn with_condition(self, text: Option<String>) -> Result<Self, ParameterError> {
+        let Some(text) = text else {
+            return Ok(self);
+        };
+        let condition = Expression::condition(&text).map_err(|error| condition_error(&error))?;
+        Ok(Self {
+            needs_values: self.needs_values || condition.needs_value(),
+            condition: Some(condition),
+            ..self
+        })
+    }
+
     /// How many entities are read at most: more than are told if some are not told, or grouped.
     pub(crate) fn read_max(&self) -> u64 {
         let tells_all = self.condition.is_none() && self.delimiter.is_none();
@@ -59,14 +75,14 @@ pub(crate) enum Telling {
     Count,
 }
 
-/// Reads the query.
+/// Reads the query. Returns the text of its condition apart, which takes work to compile.
 ///
 /// # Errors
 /// The first parameter that is not valid.
 pub(crate) fn read(
     query: Option<&str>,
     rules: ReplicaRules,
-) -> Result<ScanParameters, ParameterError> {
+) -> Result<(ScanParameters, Option<String>), ParameterError> {
     let (mut start, mut end, mut prefix, mut limit) = (None, None, None, None);
     let (mut values, mut count, mut scope, mut delimiter) = (None, None, None, None);
     let mut condition = None;
@@ -131,17 +147,17 @@ pub(crate) fn read(
         (None, Some(())) => Telling::Keys,
         (None, None) => Telling::Values,
     };
-    Ok(ScanParameters {
+    let parameters = ScanParameters {
         start,
         end,
         limit,
         telling,
-        needs_values: telling == Telling::Values
-            || condition.as_ref().is_some_and(Expression::needs_value),
-        condition,
+        needs_values: telling == Telling::Values,
+        condition: None,
         delimiter: delimiter.map(|delimiter| (delimiter, prefix_bytes)),
         scope,
-    })
+    };
+    Ok((parameters, condition))
 }
 
 /// Whose entities are told: those of the cluster, or those of this node, where no parameter is one of
@@ -201,11 +217,11 @@ pub(super) fn range_of(
     }
 }
 
-/// Reads a condition.
-fn condition_of(value: &[u8]) -> Result<Expression, ParameterError> {
+/// Reads the text of a condition.
+fn condition_of(value: &[u8]) -> Result<String, ParameterError> {
     let text = std::str::from_utf8(value);
     let text = text.map_err(|_| ParameterError::new("where", "is not UTF-8"))?;
-    Expression::condition(text).map_err(|error| condition_error(&error))
+    Ok(text.to_owned())
 }
 
 /// What is wrong with a condition, and where.
@@ -232,7 +248,8 @@ mod tests {
             nodes: 5,
             default: None,
         };
-        super::read(query, rules)
+        let (parameters, condition) = super::read(query, rules)?;
+        parameters.with_condition(condition)
     }
 
     #[test]

@@ -168,8 +168,8 @@ pub(crate) struct StoredNode {
     pub(crate) starts: Vec<u64>,
     /// Whether it has yet to learn that an operator has accepted this node's store.
     pub(crate) is_unaware: bool,
-    /// What it had acknowledged when the last full session began that found it equal with
-    /// this node.
+    /// What it had acknowledged when the last full session began that brought this node all that it
+    /// had.
     pub(crate) at_full_session: Option<u64>,
     /// The versions of which it was to keep the only copy, as of that session.
     pub(crate) single_copies: Option<u64>,

@@ -70,8 +70,7 @@ pub enum ChangeProgress {
 pub struct WaitsFor {
     /// The members that have not reported the list.
     pub reports: Vec<NodeId>,
-    /// The facts that are missing: a gaining node, and the old member that it was not found equal
-    /// with.
+    /// The facts that are missing: a gaining node, and the old member of which it may not have all.
     pub facts: Vec<(NodeId, NodeId)>,
 }
 

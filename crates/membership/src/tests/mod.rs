@@ -269,12 +269,12 @@ impl Started<'_> {
         self.folder.executor.run_all_due();
     }
 
-    /// A full session ends that found it equal with these nodes.
-    fn full_session(&self, number: u64, equal_with: &[&str]) {
+    /// A full session ends that has brought it all that these nodes have.
+    fn full_session(&self, number: u64, has_all_of: &[&str]) {
         let session = token(number, 0);
-        let equal_with: Vec<NodeId> = equal_with.iter().map(|name| id_of(name)).collect();
+        let has_all_of: Vec<NodeId> = has_all_of.iter().map(|name| id_of(name)).collect();
         self.membership.session_began(session);
-        self.membership.session_ended(session, &equal_with, &[]);
+        self.membership.session_ended(session, &has_all_of, &[]);
         self.folder.executor.run_all_due();
     }
 

@@ -179,6 +179,52 @@ class ClusterTest:
             client.close()
             proxy.close()
 
+    def put_orders(self: Any) -> None:
+        orders = (("1", "DE", 120.5), ("2", "FR", 80), ("3", "DE", 310), ("4", "FR", 150))
+        values = {f"order/{key}": f'{{"country":"{country}","total":{total}}}' for key, country, total in orders}
+        values["order/note"] = "call back"
+        self.client.batch([kvorum.Put(key, value) for key, value in values.items()])
+
+    def test_conditions_of_scans(self: Any) -> None:
+        client, where = self.client, "value.total > 100"
+        self.put_orders()
+        found = [entity.key for entity in client.scan(prefix="order/", where=where, values=False)]
+        self.assertEqual(found, [b"order/1", b"order/3", b"order/4"])
+        self.assertEqual([each.key for each in client.scan(prefix="order/", where=where, limit=1)], found[:1])
+        for scope in ("cluster", "node"):
+            self.assertEqual(client.count(prefix="order/", where="value.country == 'FR'", scope=scope), 2)
+        with self.assertRaises(kvorum.RefusedError) as raised:
+            client.count(where="value.total >")
+        self.assertEqual(raised.exception.status, 400)
+        self.assertRaises(kvorum.RefusedError, list, client.scan(where="key"))
+
+    def test_aggregates(self: Any) -> None:
+        client = self.client
+        self.put_orders()
+        functions = [kvorum.Sum("value.total"), kvorum.Min("value.total"), kvorum.Max("version")]
+        found = client.aggregate(functions, by=["value.country"], prefix="order/", where="key != 'order/2'", ack=2, from_=3)
+        self.assertEqual((found.keys, found.matched, found.ack, found.from_), (5, 4, 2, 3))
+        self.assertEqual([(group.by, group.count) for group in found.groups], [(["DE"], 2), (["FR"], 1), ([None], 1)])
+        versions = {entity.key: entity.version for entity in client.scan(prefix="order/")}
+        self.assertEqual(
+            found.groups[0].aggregates,
+            [
+                kvorum.Aggregate("sum", 430.5, 2),
+                kvorum.Aggregate("min", 120.5, 2),
+                kvorum.Aggregate("max", max(versions[b"order/1"], versions[b"order/3"]), 2),
+            ],
+        )
+        self.assertEqual(found.groups[2].aggregates[0], kvorum.Aggregate("sum", None, 0))
+        of_node = client.aggregate(prefix="order/", scope="node")
+        self.assertEqual(of_node, kvorum.Aggregates(5, 5, None, None, [kvorum.Group([], 5, [])]))
+        client.put(b"binary/\xff", b"{}")
+        self.assertEqual(client.aggregate(start=b"binary/\xff", end=b"binary/\xff\0").matched, 1)
+        self.assertEqual(client.aggregate(start="b", end="a").keys, 0)
+        with self.assertRaises(kvorum.RefusedError) as raised:
+            client.aggregate([kvorum.Sum("value +")])
+        self.assertEqual((raised.exception.status, raised.exception.problem["parameter"]), (400, "aggregates"))
+        self.assertRaises(ValueError, client.aggregate, by="value.country")
+
     def test_pages(self: Any) -> None:
         self.assertEqual(sorted(each.url for each in self.client.replicas("k")), sorted(self.cluster.urls))
         self.assertEqual(self.client.status()["state"], "serving")

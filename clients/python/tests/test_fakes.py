@@ -47,6 +47,13 @@ class FakesTest:
         entity = self.client(broken, other).get("k")
         self.assertEqual((entity.value, entity.version), (b"v", 7))
 
+    def test_an_aggregate_goes_on_at_the_next_node(self: Any) -> None:
+        foreign = answer(200, b'{"keys":1}', content_type="application/json")
+        whole = answer(200, b'{"keys":1,"matched":1,"groups":[]}', content_type="application/json")
+        broken, other, last = self.fake(None), self.fake(foreign), self.fake(whole)
+        found = self.client(broken, other, last).aggregate(scope="cluster")
+        self.assertEqual(found, kvorum.Aggregates(1, 1, None, None, []))
+
     def test_a_write_goes_on_where_nothing_was_sent(self: Any) -> None:
         other = self.fake(OK)
         self.assertEqual(self.client(closed_port(), other).put("k", "v").version, 7)

@@ -8,6 +8,7 @@ import ssl
 import time
 from typing import Any, AsyncGenerator, Callable, Dict, List, Optional, Sequence
 
+from ._aggregate import Aggregates, Function
 from ._caller import Caller, NotConnectedError, Settings
 from ._http import StreamError, is_quiet
 from ._model import Bytes, Entity, Match, Operation, Replica, Result, Written
@@ -242,6 +243,7 @@ class AsyncClient:
         prefix: Optional[Bytes] = None,
         limit: Optional[int] = None,
         scope: str = "cluster",
+        where: Optional[str] = None,
         values: bool = True,
         ack: Optional[int] = None,
         from_: Optional[int] = None,
@@ -250,8 +252,8 @@ class AsyncClient:
     ) -> AsyncGenerator[Entity, None]:
         """The entities with keys from `start` to below `end`, or with a prefix, in the order of
         their keys; without values if `values` is False. `scope="node"`: those of the first node.
-        `timeout`: how long no byte may come. It goes on at another node if one fails."""
-        keys = Range(start, end, prefix, scope)
+        `where`: those that match a condition, which the nodes evaluate. `timeout`: how long no byte may come. It goes on at another node if one fails."""
+        keys = Range(start, end, prefix, scope, where)
         options = Options(ack, from_, timeout, traceparent)
         return self._operations.scan(keys, limit, values, options)
 
@@ -262,14 +264,37 @@ class AsyncClient:
         end: Optional[Bytes] = None,
         prefix: Optional[Bytes] = None,
         scope: str = "cluster",
+        where: Optional[str] = None,
         ack: Optional[int] = None,
         from_: Optional[int] = None,
         timeout: Optional[float] = None,
         traceparent: Optional[str] = None,
     ) -> int:
         """How many entities a scan would have."""
-        keys = Range(start, end, prefix, scope)
+        keys = Range(start, end, prefix, scope, where)
         return await self._operations.count(keys, Options(ack, from_, timeout, traceparent))
+
+    async def aggregate(
+        self,
+        functions: Sequence[Function] = (),
+        *,
+        by: Sequence[str] = (),
+        start: Optional[Bytes] = None,
+        end: Optional[Bytes] = None,
+        prefix: Optional[Bytes] = None,
+        scope: str = "cluster",
+        where: Optional[str] = None,
+        ack: Optional[int] = None,
+        from_: Optional[int] = None,
+        timeout: Optional[float] = None,
+        traceparent: Optional[str] = None,
+    ) -> Aggregates:
+        """Has the nodes count the entities that a scan would have, and compute functions of them, in
+        groups of those that have the same values of the expressions `by`; without any there is one
+        group. `timeout`: how long no byte may come, and none comes before the end."""
+        keys = Range(start, end, prefix, scope, where)
+        options = Options(ack, from_, timeout, traceparent)
+        return await self._operations.aggregate(keys, functions, by, options)
 
     async def replicas(
         self, key: Bytes, *, timeout: Optional[float] = None, traceparent: Optional[str] = None

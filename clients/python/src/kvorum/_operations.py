@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, AsyncGenerator, Dict, List, Optional, Sequence
 
+from ._aggregate import Aggregates, Function, aggregates_of, question_of
 from ._answers import failure, foreign, has_type, is_no_such_entity, of_problem, problem_type, version_number
 from ._caller import Caller, Exchange, Request
 from ._errors import AttemptError, Outcome, error_of
@@ -185,6 +186,24 @@ class Operations:
             limit = Limit(silence, is_silence=True)
             head, body = await self._caller.fetch(node, request, silence, (200,), limit)
             return int(_json(node, head, body, "application/json")["count"])
+
+        return await self._caller.ask(attempt, True, None, keys.nodes(self._caller.nodes))
+
+    async def aggregate(
+        self, keys: Range, functions: Sequence[Function], by: Sequence[str], options: Options
+    ) -> Aggregates:
+        request = self._request("POST", "/v0/aggregate", {}, options, False)
+        request.body = json.dumps(question_of(keys, functions, by, options.pair)).encode()
+        request.fields["Content-Type"] = "application/json"
+        silence = options.timeout or self._caller.settings.scan_timeout
+
+        async def attempt(node: Node, left: float) -> Aggregates:
+            limit = Limit(silence, is_silence=True)
+            head, body = await self._caller.fetch(node, request, silence, (200,), limit)
+            try:
+                return aggregates_of(_json(node, head, body, "application/json"))
+            except (KeyError, TypeError, ValueError):
+                raise foreign(node.url, head) from None
 
         return await self._caller.ask(attempt, True, None, keys.nodes(self._caller.nodes))
 

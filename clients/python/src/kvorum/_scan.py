@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import AsyncGenerator, Dict, List, Optional
+from typing import Any, AsyncGenerator, Dict, List, Optional
 
 from ._answers import failure, foreign, has_type, version_number
 from ._caller import Caller, Exchange, Request
 from ._errors import AttemptError, Outcome, error_of
 from ._http import Limit
-from ._model import KEY_BYTES_MAX, Bytes, Entity, as_key, escape, instant, take_bytes
+from ._model import KEY_BYTES_MAX, Bytes, Entity, as_key, escape, instant, put_bytes, take_bytes
 from ._nodes import Node, Nodes
 
 LINES = "application/x-ndjson"
@@ -17,16 +17,23 @@ LINE_BYTES_MAX = 128 << 20
 
 
 class Range:
-    """The keys that a scan covers: from `start` to below `end`, of the cluster or of a node."""
+    """The entities that a scan covers: those from `start` to below `end` that match the condition
+    `where`, of the cluster or of a node."""
 
     def __init__(
-        self, start: Optional[Bytes], end: Optional[Bytes], prefix: Optional[Bytes], scope: str
+        self,
+        start: Optional[Bytes],
+        end: Optional[Bytes],
+        prefix: Optional[Bytes],
+        scope: str,
+        where: Optional[str],
     ) -> None:
         if prefix is not None and (start is not None or end is not None):
             raise ValueError("prefix excludes start and end")
         if scope not in ("cluster", "node"):
             raise ValueError(f"scope is cluster or node, not {scope!r}")
         self.scope = scope
+        self.where = where
         self.start = b"\0" if start is None else as_key(start, KEY_BYTES_MAX + 1)
         self.end = None if end is None else as_key(end, KEY_BYTES_MAX + 1)
         if prefix is not None:
@@ -52,7 +59,19 @@ class Range:
             query["end"] = self.end
         if self.scope == "cluster":
             query["scope"] = b"cluster"
+        if self.where is not None:
+            query["where"] = self.where.encode()
         return query
+
+    def body(self) -> Dict[str, Any]:
+        """Its parameters, in a body of JSON."""
+        body: Dict[str, Any] = {"scope": "cluster"} if self.scope == "cluster" else {}
+        put_bytes(body, "start", self.start)
+        if self.end is not None:
+            put_bytes(body, "end", self.end)
+        if self.where is not None:
+            body["where"] = self.where
+        return body
 
 
 def end_of_prefix(prefix: bytes) -> Optional[bytes]:

@@ -1,5 +1,7 @@
 // The client that programs use.
 
+import { aggregatesOf, questionOf } from "./aggregate.js";
+import type { AggregateFunction, Aggregates } from "./aggregate.js";
 import { AttemptError, errorOf, problemType, versionOf } from "./errors.js";
 import type { Problem } from "./errors.js";
 import { failureOf, failureOfProblem, foreign, hasType, isNoSuchEntity, objectIn } from "./answers.js";
@@ -51,6 +53,11 @@ export interface PutOptions extends TouchOptions {
 }
 
 export interface CountOptions extends PairOptions, RangeOptions {}
+
+export interface AggregateOptions extends CountOptions {
+  /** Expressions whose values make the groups. Without any there is one group. */
+  by?: readonly string[];
+}
 
 export interface ScanOptions extends CountOptions {
   limit?: number;
@@ -134,6 +141,22 @@ export class Client {
     const attempt = async (node: Node) => {
       const { head, body } = await this.caller.fetch(node, request, ms, [200], { ms, isSilence: true });
       return Number(pageOf(node, head, body)["count"]);
+    };
+    return this.caller.ask(attempt, true, Infinity, keys.nodesOf(this.caller.nodes));
+  }
+
+  /** Has the nodes count the entities that a scan would have, and compute functions of them, in groups. */
+  async aggregate(functions: readonly AggregateFunction[], options: AggregateOptions = {}): Promise<Aggregates> {
+    const keys = new Range(options);
+    const ms = this.timeout(options, this.caller.scanTimeout);
+    const request = this.request("POST", "/v0/aggregate", [], options);
+    request.body = questionOf(keys, functions, options.by ?? [], options);
+    request.fields["Content-Type"] = "application/json";
+    const attempt = async (node: Node) => {
+      const { head, body } = await this.caller.fetch(node, request, ms, [200], { ms, isSilence: true });
+      const found = hasType(head, "application/json") ? aggregatesOf(body.toString()) : undefined;
+      if (found === undefined) throw foreign(node.url, head);
+      return found;
     };
     return this.caller.ask(attempt, true, Infinity, keys.nodesOf(this.caller.nodes));
   }

@@ -6,7 +6,9 @@
  *     const entity = await client.get("key");
  */
 export { Client } from "./client.js";
+export type { Aggregate, AggregateFunction, Aggregates, Group, Scalar } from "./aggregate.js";
 export type {
+  AggregateOptions,
   CallOptions,
   CountOptions,
   GetOptions,

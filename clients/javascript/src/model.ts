@@ -157,7 +157,8 @@ function versionIn(match: Match): string {
   return BigInt(`0x${digits}`).toString();
 }
 
-function bytesIn(name: string, bytes: Buffer): Line {
+/** The bytes as a field of a line to send. */
+export function bytesIn(name: string, bytes: Buffer): Line {
   const text = bytes.toString();
   // What is not UTF-8 does not come back as it was.
   return Buffer.from(text).equals(bytes) ? { [name]: text } : { [`${name}_base64`]: bytes.toString("base64") };

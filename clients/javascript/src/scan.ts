@@ -2,8 +2,8 @@
 
 import { AttemptError, errorOf, versionOf } from "./errors.js";
 import { failureOf, foreign, hasType, objectIn } from "./answers.js";
-import { KEY_BYTES_MAX, bytesFrom, escape, instantOf, keyOf } from "./model.js";
-import type { Bytes, Entity } from "./model.js";
+import { KEY_BYTES_MAX, bytesFrom, bytesIn, escape, instantOf, keyOf } from "./model.js";
+import type { Bytes, Entity, Line } from "./model.js";
 import type { Caller } from "./caller.js";
 import type { Node, Nodes } from "./nodes.js";
 import type { Exchange } from "./transport.js";
@@ -11,25 +11,29 @@ import type { Exchange } from "./transport.js";
 export const LINES_TYPE = "application/x-ndjson";
 const LINE_BYTES_MAX = 128 << 20;
 
-/** Which keys: from `start` to below `end`, or those with a prefix; of the cluster or of the first node. */
+/** Which entities: from `start` to below `end`, or those with a prefix; of the cluster or of the first node. */
 export interface RangeOptions {
   start?: Bytes;
   end?: Bytes;
   prefix?: Bytes;
   scope?: "cluster" | "node";
+  /** A condition, which the nodes evaluate: only entities that match it. */
+  where?: string;
 }
 
-/** The keys that a scan covers. */
+/** The entities that a scan covers. */
 export class Range {
   start: Buffer;
   readonly end: Buffer | undefined;
   readonly isOfCluster: boolean;
+  private readonly where: string | undefined;
 
-  constructor({ start, end, prefix, scope = "cluster" }: RangeOptions) {
+  constructor({ start, end, prefix, scope = "cluster", where }: RangeOptions) {
     if (prefix !== undefined && (start !== undefined || end !== undefined))
       throw new TypeError("prefix excludes start and end");
     if (scope !== "cluster" && scope !== "node") throw new TypeError(`scope is cluster or node, not ${scope}`);
     this.isOfCluster = scope === "cluster";
+    this.where = where;
     this.start = prefix === undefined ? keyOf(start ?? "\0", KEY_BYTES_MAX + 1) : keyOf(prefix);
     if (prefix !== undefined) this.end = endOfPrefix(this.start);
     else this.end = end === undefined ? undefined : keyOf(end, KEY_BYTES_MAX + 1);
@@ -48,7 +52,18 @@ export class Range {
   /** Its parameters; the pair applies to the whole cluster only. */
   query(pair: readonly string[]): string[] {
     const end = this.end === undefined ? [] : [`end=${escape(this.end)}`];
-    return [`start=${escape(this.start)}`, ...end, ...(this.isOfCluster ? ["scope=cluster", ...pair] : [])];
+    const where = this.where === undefined ? [] : [`where=${escape(Buffer.from(this.where))}`];
+    return [`start=${escape(this.start)}`, ...end, ...where, ...(this.isOfCluster ? ["scope=cluster", ...pair] : [])];
+  }
+
+  /** Its parameters, in a body of JSON. */
+  body({ ack, from }: { ack?: number | undefined; from?: number | undefined }): Line {
+    return {
+      ...bytesIn("start", this.start),
+      ...(this.end === undefined ? {} : bytesIn("end", this.end)),
+      where: this.where,
+      ...(this.isOfCluster ? { scope: "cluster", ack, from } : {}),
+    };
   }
 }
 

@@ -152,6 +152,67 @@ describe("three nodes", () => {
     }
   });
 
+  async function putOrders() {
+    const orders = [
+      ["1", "DE", 120.5],
+      ["2", "FR", 80],
+      ["3", "DE", 310],
+      ["4", "FR", 150],
+    ];
+    const puts = orders.map(([key, country, total]) => put(`order/${key}`, JSON.stringify({ country, total })));
+    await client.batch([...puts, put("order/note", "call back")]);
+  }
+
+  test("conditions of scans", async () => {
+    await putOrders();
+    const where = "value.total > 100";
+    const keys = async (options) => (await all(client.scan(options))).map(({ key }) => key.toString());
+    assert.deepEqual(await keys({ prefix: "order/", where, values: false }), ["order/1", "order/3", "order/4"]);
+    assert.deepEqual(await keys({ prefix: "order/", where, limit: 1 }), ["order/1"]);
+    for (const scope of ["cluster", "node"])
+      assert.equal(await client.count({ prefix: "order/", where: "value.country == 'FR'", scope }), 2);
+    await assert.rejects(client.count({ where: "value.total >" }), (error) => {
+      return error instanceof RefusedError && error.status === 400;
+    });
+    await assert.rejects(all(client.scan({ where: "key" })), RefusedError);
+  });
+
+  test("aggregates", async () => {
+    await putOrders();
+    const functions = [{ sum: "value.total" }, { min: "value.total" }, { max: "version" }];
+    const by = ["value.country", "value.total > 130"];
+    const options = { by, prefix: "order/", where: "key != 'order/2'", ack: 2, from: 3 };
+    const { groups, ...found } = await client.aggregate(functions, options);
+    assert.deepEqual(found, { keys: 5, matched: 4, ack: 2, from: 3 });
+    assert.deepEqual(
+      groups.map(({ by, count }) => [...by, count]),
+      [["DE", false, 1], ["DE", true, 1], ["FR", true, 1], [null, null, 1]],
+    );
+    const { version } = await client.head("order/1");
+    assert.deepEqual(groups[0].aggregates, [
+      { operation: "sum", value: 120.5, counted: 1 },
+      { operation: "min", value: 120.5, counted: 1 },
+      { operation: "max", value: version, counted: 1 },
+    ]);
+    assert.deepEqual(groups[3].aggregates[0], { operation: "sum", value: null, counted: 0 });
+    assert.deepEqual(await client.aggregate([], { prefix: "order/", scope: "node" }), {
+      keys: 5,
+      matched: 5,
+      ack: undefined,
+      from: undefined,
+      groups: [{ by: [], count: 5, aggregates: [] }],
+    });
+    await client.put(Buffer.concat([Buffer.from("binary/"), BINARY]), "9007199254740993");
+    const numbers = await client.aggregate([{ min: "value" }, { max: "key" }], { prefix: Buffer.from("binary/\xff", "latin1") });
+    assert.deepEqual(numbers.groups[0].aggregates.map(({ value }) => value), [9007199254740993n, null]);
+    await client.put("text/1", '"99999999999999999999 \\" 1"');
+    const texts = await client.aggregate([{ max: "value" }], { start: "text/1", end: "text/2" });
+    assert.equal(texts.groups[0].aggregates[0].value, '99999999999999999999 " 1');
+    await assert.rejects(client.aggregate([{ sum: "value +" }]), (error) => {
+      return error instanceof RefusedError && error.status === 400 && error.problem.parameter === "aggregates";
+    });
+  });
+
   test("pages", async () => {
     const replicas = await client.replicas("k");
     assert.deepEqual(replicas.map(({ url }) => url).sort(), [...cluster.urls].sort());

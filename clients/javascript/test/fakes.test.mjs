@@ -39,6 +39,14 @@ test("a read goes on at the next node", async () => {
   assert.deepEqual([entity.value.toString(), entity.version], ["v", 7n]);
 });
 
+test("an aggregate goes on at the next node", async () => {
+  const json = { "content-type": "application/json" };
+  const foreign = answer(200, '{"keys":1,"matched":1,"groups":[{}]}', json);
+  const whole = answer(200, '{"keys":1,"matched":1,"groups":[]}', json);
+  const found = await client([await fake([]), await fake([foreign]), await fake([whole])]).aggregate([]);
+  assert.deepEqual(found, { keys: 1, matched: 1, ack: undefined, from: undefined, groups: [] });
+});
+
 test("a write goes on where nothing was sent", async () => {
   assert.equal((await client([await closedPort(), await fake([OK])]).put("k", "v")).version, 7n);
 });

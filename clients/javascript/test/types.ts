@@ -1,7 +1,7 @@
 // What a program in TypeScript sees. It is compiled, not run.
 
 import { Client, ConflictError, KvorumError, UnknownOutcomeError, del, get, put, touch } from "kvorum";
-import type { ClientOptions, Entity, Operation, Result } from "kvorum";
+import type { Aggregates, ClientOptions, Entity, Operation, Result } from "kvorum";
 
 export async function use(options: ClientOptions): Promise<bigint | undefined> {
   const client = new Client({ ...options, rounds: 2, traceparent: () => undefined });
@@ -10,6 +10,10 @@ export async function use(options: ClientOptions): Promise<bigint | undefined> {
   const operations: Operation[] = [get("k"), put("k", "v", { ttl: 1, ifMatch: version }), touch("k"), del("k")];
   const results: Result[] = await client.batch(operations);
   for await (const { key, expires } of client.scan({ prefix: "k", scope: "node" })) console.log(key.toString(), expires?.getTime());
+  const { keys, groups }: Aggregates = await client.aggregate([{ sum: "value.total" }, { max: "version" }], { by: ["key"] });
+  if (groups[0]?.aggregates[0]?.value === 1n) console.log(keys.toFixed(), await client.count({ where: "size > 1" }));
+  // @ts-expect-error: there is no such function.
+  await client.aggregate([{ mean: "value.total" }]);
   try {
     await client.delete("k", { ifMatch: "*" });
   } catch (error) {

@@ -9,7 +9,8 @@
 // effect: such a write ends with an [UnknownOutcomeError].
 //
 // The files: nodes.go says which node is asked, failover.go what is repeated, attempt.go sends one
-// request to one node, transport.go connects; entity.go, batch.go and scan.go are the operations.
+// request to one node, transport.go connects; entity.go, batch.go, scan.go and
+// aggregate.go are the operations.
 package kvorum
 
 import (
@@ -47,7 +48,8 @@ type Options struct {
 	// Timeout bounds a whole operation with all attempts and waits. 15 s by default. The context of
 	// an operation may end it earlier.
 	Timeout time.Duration
-	// ScanTimeout stands for both in scans and counts: how long no byte may come. 60 s by default.
+	// ScanTimeout stands for both in scans, counts and aggregates: how long no byte may come. 60 s by
+	// default.
 	ScanTimeout time.Duration
 	// Rounds is how many times all nodes are asked at most. 4 by default.
 	Rounds int

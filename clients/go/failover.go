@@ -13,7 +13,7 @@ const (
 )
 
 // begin makes the context of an operation, which its timeout ends, and asks for its trace. Scans and
-// counts have no timeout as a whole.
+// counts and aggregates have no timeout as a whole.
 func (c *Client) begin(ctx context.Context, op *operation) (context.Context, context.CancelFunc) {
 	c.trace(ctx, op)
 	if op.kind&ofListing != 0 {

@@ -170,6 +170,20 @@ func TestAReadGoesOnAfterAnyFailure(t *testing.T) {
 	}
 }
 
+func TestAnAggregateGoesOnAtTheNextNode(t *testing.T) {
+	json := func(body string) string {
+		return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	}
+	for _, answer := range []string{cut, foreign, json("{}"), problem(500, "odd", "")} {
+		first, second := newFake(t, answer), newFake(t, json(`{"keys":1,"matched":1,"groups":[]}`))
+		client := clientOf(t, Options{}, nobody(t), first.url, second.url)
+		found, err := client.Aggregate(context.Background(), nil)
+		check(t, err)
+		equal(t, *found, Aggregates{1, 1, 0, 0, []Group{}})
+		equal(t, first.requests(), []string{"POST /v0/aggregate"})
+	}
+}
+
 func TestARefusalIsFinal(t *testing.T) {
 	first, second := newFake(t, problem(403, "no-right", "")), newFake(t, found)
 	client := clientOf(t, Options{}, first.url, second.url)

@@ -2,6 +2,7 @@ package kvorum
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -21,6 +22,8 @@ func TestOperations(t *testing.T) {
 		"ttl":        ttl,
 		"batch":      batch,
 		"scan":       scan,
+		"where":      where,
+		"aggregate":  aggregate,
 		"pages":      pages,
 		"refusals":   refusals,
 		"traces":     traces,
@@ -180,6 +183,68 @@ func scan(t *testing.T, ctx context.Context, client *Client) {
 		t.Fatal("an empty range has something: ", err)
 	}
 	equal(t, must(client.Count(ctx, Prefix("scan/"), OfNode()))(t) > 0, true)
+}
+
+func putOrders(t *testing.T, ctx context.Context, client *Client) {
+	results, err := client.Batch(ctx, []Operation{
+		Put("order/1", []byte(`{"country":"DE","total":120.5}`)),
+		Put("order/2", []byte(`{"country":"FR","total":80}`)),
+		Put("order/3", []byte(`{"country":"DE","total":310}`)),
+		Put("order/4", []byte(`{"country":"FR","total":150}`)),
+		Put("order/note", []byte("call back")),
+	})
+	check(t, err)
+	for _, result := range results {
+		check(t, result.Err)
+	}
+}
+
+func where(t *testing.T, ctx context.Context, client *Client) {
+	putOrders(t, ctx, client)
+	condition := Where("value.total > 100")
+	var keys []string
+	for entity, err := range client.Scan(ctx, Prefix("order/"), condition, WithoutValues()) {
+		check(t, err)
+		keys = append(keys, entity.Key)
+	}
+	equal(t, keys, []string{"order/1", "order/3", "order/4"})
+	equal(t, must(client.Count(ctx, Prefix("order/"), condition))(t), uint64(3))
+	equal(t, must(client.Count(ctx, Prefix("order/"), condition, OfNode()))(t), uint64(3))
+	_, err := client.Count(ctx, Where("value.total >"))
+	equal(t, errorOf[*RefusedError](t, err).Status, 400)
+	for _, err := range client.Scan(ctx, Where("key")) {
+		errorOf[*RefusedError](t, err)
+	}
+}
+
+func aggregate(t *testing.T, ctx context.Context, client *Client) {
+	putOrders(t, ctx, client)
+	functions := []Function{Sum("value.total"), Min("value.total"), Max("version")}
+	orders, by := Prefix("order/"), By("value.country", "value.total > 130")
+	found := must(client.Aggregate(ctx, functions, orders, by, Where("key != 'order/2'"), Ack(2), From(3)))(t)
+	equal(t, []any{found.Keys, found.Matched, found.Ack, found.From}, []any{uint64(5), uint64(4), 2, 3})
+	var groups []any
+	for _, group := range found.Groups {
+		groups = append(groups, group.By, group.Count)
+	}
+	one := uint64(1)
+	equal(t, groups, []any{
+		[]any{"DE", false}, one, []any{"DE", true}, one, []any{"FR", true}, one, []any{nil, nil}, one,
+	})
+	version := json.Number(fmt.Sprint(must(client.Head(ctx, "order/1"))(t).Version))
+	equal(t, found.Groups[0].Aggregates, []Aggregate{
+		{"sum", json.Number("120.5"), 1}, {"min", json.Number("120.5"), 1}, {"max", version, 1},
+	})
+	equal(t, found.Groups[3].Aggregates[0], Aggregate{"sum", nil, 0})
+	ofNode := must(client.Aggregate(ctx, nil, orders, OfNode()))(t)
+	equal(t, *ofNode, Aggregates{5, 5, 0, 0, []Group{{[]any{}, 5, []Aggregate{}}}})
+	_, err := client.Put(ctx, "binary/\xff", nil)
+	check(t, err)
+	equal(t, must(client.Aggregate(ctx, nil, Start("binary/\xff"), End("binary/\xff\x00")))(t).Keys, uint64(1))
+	_, err = client.Aggregate(ctx, []Function{Sum("value +")})
+	equal(t, errorOf[*RefusedError](t, err).Status, 400)
+	_, err = client.Count(ctx, By("key"))
+	equal(t, errors.Is(err, ErrArgument), true)
 }
 
 func must[T any](value T, err error) func(*testing.T) T {

@@ -35,11 +35,12 @@ const (
 	ofBatch
 	ofScan
 	ofCount
+	ofAggregate
 	ofPage
-	ofAll     = ofGet | ofHead | ofPut | ofTouch | ofDelete | ofBatch | ofScan | ofCount | ofPage
+	ofAll     = ofGet | ofHead | ofPut | ofTouch | ofDelete | ofBatch | ofListing | ofPage
 	ofEntity  = ofAll &^ ofPage
 	ofWrite   = ofPut | ofTouch | ofDelete
-	ofListing = ofScan | ofCount
+	ofListing = ofScan | ofCount | ofAggregate
 )
 
 // operation is what an operation and its options ask for.
@@ -52,6 +53,8 @@ type operation struct {
 	ifMatch     string
 	ifNoneMatch string
 	span        span
+	where       string
+	by          []string
 	limit       uint64
 	isOfNode    bool
 	omitsValues bool
@@ -73,7 +76,7 @@ func newOperation(kind operationKind, options []Option) (*operation, error) {
 	return op, nil
 }
 
-// Timeout stands in place of that of the client; in a scan or a count, of its ScanTimeout.
+// Timeout stands in place of that of the client; in a scan, a count or an aggregate, of its ScanTimeout.
 func Timeout(timeout time.Duration) Option {
 	return Option{"Timeout", ofAll, func(op *operation) error {
 		if timeout <= 0 {

@@ -45,6 +45,17 @@ func Prefix(prefix string) Option {
 	}}
 }
 
+// Where is a condition, which the nodes evaluate: only entities that match it.
+func Where(condition string) Option {
+	return Option{"Where", ofListing, func(op *operation) error {
+		op.where = condition
+		if condition == "" {
+			return argumentError("a condition is not empty")
+		}
+		return nil
+	}}
+}
+
 // Limit is the greatest number of entities.
 func Limit(limit uint64) Option {
 	return Option{"Limit", ofScan, func(op *operation) error {
@@ -106,6 +117,9 @@ func (c *Client) listingRequest(op *operation) *request {
 	query.add("start", op.span.start)
 	if op.span.hasEnd {
 		query.add("end", op.span.end)
+	}
+	if op.where != "" {
+		query.add("where", op.where)
 	}
 	if op.limit > 0 {
 		query.add("limit", strconv.FormatUint(op.limit, 10))

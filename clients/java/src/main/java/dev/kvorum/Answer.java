@@ -15,6 +15,8 @@ final class Answer {
     byte[] content = {};
     /** The content of a page. */
     Map<String, Object> page;
+    /** The content of the answer to an aggregate. */
+    Aggregates aggregates;
     /** The body of a stream, which must be closed. */
     Body stream;
     /** Gives back the place of a stream among the requests of the client. */

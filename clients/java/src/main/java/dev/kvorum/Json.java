@@ -1,24 +1,30 @@
 package dev.kvorum;
 
+import java.math.BigInteger;
+import java.nio.ByteBuffer;
+import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Base64;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
 /**
  * Reads one JSON text (RFC 8259): objects as maps, arrays as lists, numbers as the text that they
- * are written with, because a version does not fit a double. Nesting is bounded.
+ * are written with, because a version does not fit a double, or as numbers. Nesting is bounded.
  */
 final class Json {
     private static final int DEPTH_MAX = 32;
 
     private final String text;
+    private final boolean hasNumbers;
     private int at;
     private int depth;
 
-    private Json(String text) {
+    private Json(String text, boolean hasNumbers) {
         this.text = text;
+        this.hasNumbers = hasNumbers;
     }
 
     /** A text that is no JSON. */
@@ -36,12 +42,25 @@ final class Json {
      * @throws MalformedException if it is anything else
      */
     static Map<String, Object> object(byte[] utf8) throws MalformedException {
-        var json = new Json(new String(utf8, StandardCharsets.UTF_8));
-        json.skipSpace();
-        if (json.peek() != '{') throw json.malformed("an object is expected");
-        var object = json.readObject();
-        json.skipSpace();
-        if (json.at != json.text.length()) throw json.malformed("text follows the object");
+        return new Json(new String(utf8, StandardCharsets.UTF_8), false).readOnlyObject();
+    }
+
+    /**
+     * Reads a text that is one object. Whole numbers are a {@code Long}, or a {@code BigInteger} where that
+     * is too short, and others a {@code Double}.
+     *
+     * @throws MalformedException if it is anything else
+     */
+    static Map<String, Object> objectWithNumbers(byte[] utf8) throws MalformedException {
+        return new Json(new String(utf8, StandardCharsets.UTF_8), true).readOnlyObject();
+    }
+
+    private Map<String, Object> readOnlyObject() throws MalformedException {
+        skipSpace();
+        if (peek() != '{') throw malformed("an object is expected");
+        var object = readObject();
+        skipSpace();
+        if (at != text.length()) throw malformed("text follows the object");
         return object;
     }
 
@@ -63,6 +82,16 @@ final class Json {
             }
         }
         return out.append('"').toString();
+    }
+
+    /** A field of bytes to send: text, or base64 where they are not UTF-8. */
+    static String bytes(String name, byte[] bytes) {
+        try {
+            String decoded = StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(bytes)).toString();
+            return quoted(name) + ":" + quoted(decoded);
+        } catch (CharacterCodingException noText) {
+            return quoted(name + "_base64") + ":" + quoted(Base64.getEncoder().encodeToString(bytes));
+        }
     }
 
     private Object readValue() throws MalformedException {
@@ -179,11 +208,23 @@ final class Json {
         return value;
     }
 
-    private String readNumber() throws MalformedException {
+    private Object readNumber() throws MalformedException {
         int begin = at;
         while (at < text.length() && "+-.eE0123456789".indexOf(text.charAt(at)) >= 0) at++;
         if (begin == at) throw malformed("a value is expected");
-        return text.substring(begin, at);
+        String digits = text.substring(begin, at);
+        return hasNumbers ? number(digits) : digits;
+    }
+
+    private Number number(String digits) throws MalformedException {
+        try {
+            if (digits.matches(".*[.eE].*")) return Double.valueOf(digits);
+            var whole = new BigInteger(digits);
+            if (whole.bitLength() < Long.SIZE) return whole.longValue();
+            return whole;
+        } catch (NumberFormatException odd) {
+            throw malformed("a number is expected");
+        }
     }
 
     private void take(char expected) throws MalformedException {

@@ -119,7 +119,7 @@ public final class Kvorum implements AutoCloseable {
             return this;
         }
 
-        /** Stands for both in scans and counts: how long no byte may come. 60 s by default. */
+        /** Stands for both in scans, counts and aggregates: how long no byte may come. 60 s by default. */
         public Builder scanTimeout(Duration timeout) {
             scanTimeout = positive(timeout);
             return this;
@@ -285,13 +285,13 @@ public final class Kvorum implements AutoCloseable {
 
     /** Reads entities in the order of their keys. Nothing is sent before the first is asked for. */
     public Scan scan(ScanOptions options) {
-        var rest = options.resolved(false);
+        var rest = options.resolved(ScanOptions.Kind.SCAN);
         return new Scan(this, rest, silenceMax(rest), traceparent(rest.traceparent));
     }
 
     /** Counts the entities of a scan. */
     public long count(ScanOptions options) {
-        var range = options.resolved(true);
+        var range = options.resolved(ScanOptions.Kind.COUNT);
         if (range.isEmpty()) return 0;
         var request = new Request("GET", range.query(true));
         request.attemptMax = silenceMax(range);
@@ -302,6 +302,21 @@ public final class Kvorum implements AutoCloseable {
         } catch (NumberFormatException odd) {
             throw new UnavailableException(List.of(), odd);
         }
+    }
+
+    /**
+     * Has the nodes count the entities of a scan, and compute functions of them, in the groups that
+     * {@link ScanOptions#by} makes.
+     */
+    public Aggregates aggregate(List<AggregateFunction> functions, ScanOptions options) {
+        var range = options.resolved(ScanOptions.Kind.AGGREGATE);
+        var request = new Request("POST", new Query("/v0/aggregate"));
+        request.headers.put("Content-Type", "application/json");
+        request.body = Query.bytes(range.question(functions));
+        request.attemptMax = silenceMax(range);
+        request.traceparent = traceparent(range.traceparent);
+        request.isAggregate = true;
+        return failover(range.isOfNode).ask(request).aggregates;
     }
 
     /** The nodes in the order in which they are replicas of a key. */

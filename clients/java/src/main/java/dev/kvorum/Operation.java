@@ -1,10 +1,5 @@
 package dev.kvorum;
 
-import java.nio.ByteBuffer;
-import java.nio.charset.CharacterCodingException;
-import java.nio.charset.StandardCharsets;
-import java.util.Base64;
-
 /** An operation of a batch. Conditions are {@code ifVersion}, {@code ifAbsent}, or the ETag of a version. */
 public final class Operation {
     final Options.Kind kind;
@@ -17,24 +12,14 @@ public final class Operation {
             throw new IllegalArgumentException("the options of requests are for the whole batch");
         String op = kind == Options.Kind.TOUCH ? "put" : kind.name().toLowerCase();
         var text = new StringBuilder("{\"op\":\"").append(op).append('"');
-        append(text, "key", Query.checkedKey(key));
-        if (value != null) append(text, "value", value);
+        text.append(',').append(Json.bytes("key", Query.checkedKey(key)));
+        if (value != null) text.append(',').append(Json.bytes("value", value));
         if (kind == Options.Kind.TOUCH) text.append(",\"touch\":true");
         if (options.ttlSeconds > 0) text.append(",\"ttl\":").append(options.ttlSeconds);
         if (options.ifAbsent) text.append(",\"if_absent\":true");
         if (options.ifMatch != null)
             text.append(",\"if_version\":\"").append(Long.toUnsignedString(options.versionOfIfMatch())).append('"');
         line = text.append("}\n").toString();
-    }
-
-    private static void append(StringBuilder text, String name, byte[] bytes) {
-        text.append(",\"").append(name);
-        try {
-            String decoded = StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(bytes)).toString();
-            text.append("\":").append(Json.quoted(decoded));
-        } catch (CharacterCodingException noText) {
-            text.append("_base64\":\"").append(Base64.getEncoder().encodeToString(bytes)).append('"');
-        }
     }
 
     String line() {

@@ -22,6 +22,8 @@ final class Request {
     boolean isStream;
     /** Whether the content of success is one object. */
     boolean isPage;
+    /** Whether the content of success is the answer to an aggregate. */
+    boolean isAggregate;
     /** Bounds one whole answer; of a stream each silence. */
     Duration attemptMax;
     /** Bounds the whole operation; none for scans and counts. */

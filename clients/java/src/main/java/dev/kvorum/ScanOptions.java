@@ -2,14 +2,18 @@ package dev.kvorum;
 
 import java.time.Duration;
 import java.util.Arrays;
+import java.util.List;
+import java.util.stream.Collectors;
 
-/** What a scan or a count covers: {@code new ScanOptions().prefix("user/").limit(10)}. */
+/** What a scan, a count or an aggregate covers: {@code new ScanOptions().prefix("user/").limit(10)}. */
 public final class ScanOptions {
     static final byte[] FIRST_KEY = {0};
 
     byte[] start;
     byte[] end;
     byte[] prefix;
+    String where;
+    List<String> by = List.of();
     long limit;
     boolean isOfNode;
     boolean omitsValues;
@@ -51,7 +55,20 @@ public final class ScanOptions {
         return prefix(Query.bytes(prefix));
     }
 
-    /** The greatest number of entities. A count has no limit. */
+    /** A condition, which the nodes evaluate: only entities that match it. */
+    public ScanOptions where(String condition) {
+        if (condition.isEmpty()) throw new IllegalArgumentException("a condition is not empty");
+        where = condition;
+        return this;
+    }
+
+    /** Groups of the entities that have the same values of these expressions. It is of an aggregate. */
+    public ScanOptions by(String... expressions) {
+        by = List.of(expressions);
+        return this;
+    }
+
+    /** The greatest number of entities of a scan. */
     public ScanOptions limit(long limit) {
         if (limit < 1) throw new IllegalArgumentException("a limit is at least 1");
         this.limit = limit;
@@ -94,15 +111,22 @@ public final class ScanOptions {
         return this;
     }
 
+    /** What takes a range. */
+    enum Kind { SCAN, COUNT, AGGREGATE }
+
     /** The same with a start, and an end in place of the prefix. */
-    ScanOptions resolved(boolean isCount) {
+    ScanOptions resolved(Kind kind) {
         if (prefix != null && (start != null || end != null))
             throw new IllegalArgumentException("a prefix stands instead of start and end");
-        if (isCount && (limit > 0 || omitsValues))
-            throw new IllegalArgumentException("a count has no limit and no values");
+        if (kind != Kind.SCAN && (limit > 0 || omitsValues))
+            throw new IllegalArgumentException("only a scan has a limit and values");
+        if (kind != Kind.AGGREGATE && !by.isEmpty())
+            throw new IllegalArgumentException("only an aggregate has groups");
         var resolved = new ScanOptions();
         resolved.start = prefix != null ? prefix : start != null ? start : FIRST_KEY;
         resolved.end = prefix != null ? endOfPrefix(prefix) : end;
+        resolved.where = where;
+        resolved.by = by;
         resolved.limit = limit;
         resolved.isOfNode = isOfNode;
         resolved.omitsValues = omitsValues;
@@ -139,9 +163,23 @@ public final class ScanOptions {
     Query query(boolean isCount) {
         var query = new Query("/v0/entities").with("start", start);
         if (end != null) query.with("end", end);
+        if (where != null) query.with("where", where);
         if (limit > 0) query.with("limit", Long.toString(limit));
         if (omitsValues) query.with("values", "omit");
         if (isCount) query.with("count", "only");
         return isOfNode ? query : query.with("scope", "cluster").withReplicas(ack, from);
+    }
+
+    /** The body of an aggregate. */
+    String question(List<AggregateFunction> functions) {
+        var text = new StringBuilder("{").append(Json.bytes("start", start));
+        if (end != null) text.append(',').append(Json.bytes("end", end));
+        if (where != null) text.append(",\"where\":").append(Json.quoted(where));
+        if (!isOfNode) text.append(",\"scope\":\"cluster\"");
+        if (!isOfNode && ack > 0) text.append(",\"ack\":").append(ack);
+        if (!isOfNode && from > 0) text.append(",\"from\":").append(from);
+        text.append(by.stream().map(Json::quoted).collect(Collectors.joining(",", ",\"by\":[", "]")));
+        return text.append(functions.stream().map(AggregateFunction::json)
+            .collect(Collectors.joining(",", ",\"aggregates\":[", "]}"))).toString();
     }
 }

@@ -95,6 +95,7 @@ final class Transport {
     private Answer succeeded(Answer answer, Request request) throws Failed {
         try {
             if (request.isPage) answer.page = Json.object(answer.content);
+            if (request.isAggregate) answer.aggregates = Aggregates.of(Json.objectWithNumbers(answer.content));
         } catch (Json.MalformedException foreign) {
             nodes.failed(answer.node, System.nanoTime());
             throw Failed.foreign(answer, foreign.getMessage());

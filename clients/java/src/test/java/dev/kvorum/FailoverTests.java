@@ -60,6 +60,16 @@ final class FailoverTests {
         }
     }
 
+    static void anAggregateGoesOnAtTheNextNode() throws Exception {
+        for (String answer : List.of(Fake.CUT, Fake.FOREIGN, Fake.json("{\"keys\":1,\"matched\":1,\"groups\":[{}]}"))) {
+            try (var first = new Fake(answer);
+                    var second = new Fake(Fake.json("{\"keys\":1,\"matched\":1,\"groups\":[]}"))) {
+                var client = Kvorum.of(Fake.nobody(), first.url, second.url).build();
+                Check.equal(client.aggregate(List.of(), new ScanOptions()), new Aggregates(1, 1, 0, 0, List.of()));
+            }
+        }
+    }
+
     static void aReadGoesOnAfterAnyFailure() throws Exception {
         for (String answer : List.of(
                 Fake.CUT, Fake.SILENT, Fake.FOREIGN, Fake.PROXY, Fake.ENDLESS, Fake.HALF, Fake.OVERLOADED,

@@ -41,6 +41,10 @@ final class Fake implements AutoCloseable {
             + "Content-Length: " + body.length() + "\r\n\r\n" + body;
     }
 
+    static String json(String body) {
+        return "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: " + body.length() + "\r\n\r\n" + body;
+    }
+
     /** The answer of a scan; without its end it is cut. */
     static String scan(boolean isWhole, String... keys) {
         var body = new StringBuilder();

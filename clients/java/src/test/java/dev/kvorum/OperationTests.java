@@ -27,6 +27,8 @@ final class OperationTests {
                 batch(client);
                 scan(client);
                 pages(client);
+                where(client);
+                aggregate(client);
                 refusals(client);
                 traces(client);
             }
@@ -146,6 +148,58 @@ final class OperationTests {
             scan.next(); // The connection is closed; the client goes on.
         }
         Check.equal(client.scan(new ScanOptions().start("b").end("a")).hasNext(), false);
+    }
+
+    private static void putOrders(Kvorum client) {
+        client.batch(List.of(
+            Operation.put("order/1", bytes("{\"country\":\"DE\",\"total\":120.5}")),
+            Operation.put("order/2", bytes("{\"country\":\"FR\",\"total\":80}")),
+            Operation.put("order/3", bytes("{\"country\":\"DE\",\"total\":310}")),
+            Operation.put("order/4", bytes("{\"country\":\"FR\",\"total\":150}")),
+            Operation.put("order/note", bytes("call back")))).forEach(result -> Check.equal(result.error(), null));
+    }
+
+    private static ScanOptions orders() {
+        return new ScanOptions().prefix("order/");
+    }
+
+    private static void where(Kvorum client) {
+        putOrders(client);
+        String where = "value.total > 100";
+        try (var entities = client.scan(orders().where(where).withoutValues()).stream()) {
+            Check.equal(entities.map(Entity::keyText).toList(), List.of("order/1", "order/3", "order/4"));
+        }
+        Check.equal(client.count(orders().where("value.country == 'FR'")), 2L);
+        Check.equal(client.count(orders().where("value.country == 'FR'").ofNode()), 2L);
+        var wrong = new ScanOptions().where("value.total >");
+        Check.equal(Check.thrown(RefusedException.class, () -> client.count(wrong)).status(), 400);
+        Check.thrown(RefusedException.class, () -> client.scan(new ScanOptions().where("key")).hasNext());
+    }
+
+    private static void aggregate(Kvorum client) {
+        putOrders(client);
+        var functions = List.of(
+            AggregateFunction.sum("value.total"), AggregateFunction.min("value.total"), AggregateFunction.max("version"));
+        var options = orders().by("value.country", "value.total > 130").where("key != 'order/2'").ack(2).from(3);
+        Aggregates found = client.aggregate(functions, options);
+        Check.equal(List.of(found.keys(), found.matched(), found.ack(), found.from()), List.of(5L, 4L, 2, 3));
+        var nothing = Arrays.asList((Object) null, null);
+        Check.equal(
+            found.groups().stream().map(Group::by).toList(),
+            List.of(List.of("DE", false), List.of("DE", true), List.of("FR", true), nothing));
+        long version = client.get("order/1").orElseThrow().version();
+        Check.equal(found.groups().get(0), new Group(List.of("DE", false), 1, List.of(
+            new Aggregate("sum", 120.5, 1), new Aggregate("min", 120.5, 1), new Aggregate("max", version, 1))));
+        Check.equal(found.groups().get(3).aggregates().get(0), new Aggregate("sum", null, 0));
+        Check.equal(
+            client.aggregate(List.of(), orders().ofNode()),
+            new Aggregates(5, 5, 0, 0, List.of(new Group(List.of(), 5, List.of()))));
+        byte[] odd = {'o', '/', -1};
+        client.put(odd, bytes("1"), Options.NONE);
+        Check.equal(client.aggregate(List.of(), new ScanOptions().start(odd).end(new byte[] {'o', '/', -1, 0})).keys(), 1L);
+        var wrong = List.of(AggregateFunction.sum("value +"));
+        Check.equal(Check.thrown(RefusedException.class, () -> client.aggregate(wrong, orders())).status(), 400);
+        Check.thrown(IllegalArgumentException.class, () -> client.count(new ScanOptions().by("key")));
     }
 
     private static void pages(Kvorum client) {

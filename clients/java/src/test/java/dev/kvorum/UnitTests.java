@@ -51,6 +51,11 @@ final class UnitTests {
         inner.put("c", null);
         inner.put("d", true);
         Check.equal(read, Map.of("aé\n", List.of("1", "-2.5e3", Map.of(), List.of()), "b", inner, "e", "\"x"));
+        var whole = new java.math.BigInteger("18446744073709551615");
+        Check.equal(
+            Json.objectWithNumbers(Query.bytes("{\"a\":[-7,9007199254740993,18446744073709551615,2.5,1e3,\"7\"]}")).get("a"),
+            List.of(-7L, 9007199254740993L, whole, 2.5, 1000.0, "7"));
+        Check.thrown(Json.MalformedException.class, () -> Json.objectWithNumbers(Query.bytes("{\"a\":--1}")));
         for (String wrong : List.of("", "[]", "{", "{}x", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "{\"a\":\"\\x\"}", "{\"a\":\"\\u12",
                 "{\"a\":" + "[".repeat(100)))
             Check.thrown(Json.MalformedException.class, () -> Json.object(Query.bytes(wrong)));

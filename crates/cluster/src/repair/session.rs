@@ -29,7 +29,7 @@ pub struct Session {
     pub(super) range: u32,
     /// How often it was compared.
     pub(super) round: u8,
-    /// Whether something from below was moved when it was last compared.
+    /// Whether something that is not above the cut was moved when it was last compared.
     pub(super) has_moved: bool,
     /// The pairs that are to be compared in this round.
     pub(super) comparing: BTreeSet<Pair>,
@@ -112,7 +112,7 @@ pub enum SessionEvent {
 /// How two nodes came out of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compared {
-    /// They are equal, and nothing from below the closed timestamp was moved.
+    /// They are equal, and nothing was moved that is not above the cut.
     Equal,
     /// They are equal now.
     Moved,
@@ -120,7 +120,7 @@ pub enum Compared {
     Unequal {
         /// Which of them may lack something.
         lacking: Lacking,
-        /// Whether something from below the closed timestamp was moved.
+        /// Whether something was moved that is not above the cut.
         has_moved: bool,
     },
 }
@@ -390,9 +390,10 @@ impl Session {
             Phase::Open => self.compare(actions),
             Phase::Compare => {
                 let has_moved = std::mem::take(&mut self.has_moved);
-                if has_moved && self.below > Timestamp::ZERO {
+                if has_moved {
                     // What a node has got was not compared with those that it was compared with
-                    // before: one of them may have a tombstone of fewer copies.
+                    // before: one of them may have a newer version of fewer copies, maybe a
+                    // tombstone.
                     if self.round < ROUNDS_MAX {
                         return self.compare(actions);
                     }

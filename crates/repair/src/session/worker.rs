@@ -117,7 +117,6 @@ impl RepairSessions {
             clock: Arc::clone(clock),
             layouts: layouts.clone(),
             written: Arc::clone(&written),
-            bounds: Arc::clone(environment.store_side.shared()),
             uncertain_below,
             expiry: Arc::clone(&environment.expiry),
             sizes: environment.sizes,

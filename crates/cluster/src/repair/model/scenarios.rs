@@ -5,7 +5,7 @@ use super::scenario::{NOTHING_LEFT, PLAIN, Scenario};
 use super::state::{AGAIN, BETWEEN, CLOSED, FUTURE, LATER, Left, TOMBSTONE};
 
 /// A search goes on until it has seen all states.
-pub(super) const SCENARIOS: [Scenario; 26] = [
+pub(super) const SCENARIOS: [Scenario; 27] = [
     Scenario {
         name: "late writes and read repairs",
         left: Left {
@@ -276,6 +276,15 @@ pub(super) const SCENARIOS: [Scenario; 26] = [
         is_large: true,
         ..SHORT
     },
+    Scenario {
+        name: "a lost folder, a tombstone of fewer copies, and a session that closes nothing",
+        sessions: &[0],
+        left: Left {
+            losses: 1,
+            ..NOTHING_LEFT
+        },
+        ..SHORT
+    },
 ];
 
 /// One store has a tombstone that is for two stores, another one the value, and the third nothing.
@@ -306,9 +315,10 @@ const STRAY: usize = 22;
 const STRAY_OF_ANOTHER: usize = 23;
 const AFTER_ANOTHER: usize = 24;
 const LATE_REQUEST: usize = 25;
+const LOST_FEWER: usize = 26;
 
 /// Each rule once broken, and the scenario in which that must be found.
-pub(super) const BUGS: [(Bug, usize); 35] = [
+pub(super) const BUGS: [(Bug, usize); 36] = [
     (Bug::TombstonesDroppedByAge, LATE),
     (Bug::HintsPass, LATE),
     (Bug::WritesPass, LATE),
@@ -326,6 +336,7 @@ pub(super) const BUGS: [(Bug, usize); 35] = [
     (Bug::LostStoreGoesOn, COPIED),
     (Bug::AcksOutliveTheirStore, LOST_OPEN),
     (Bug::MovedIsNotComparedAgain, FEWER),
+    (Bug::MovedIsNotComparedAgain, LOST_FEWER),
     (Bug::NonOwnedDroppedAboveThreshold, NON_OWNED),
     (Bug::NonOwnedBoundOfAnotherListBelieved, LISTS),
     (Bug::NonOwnedShownBySessionOfAnotherList, LISTS),

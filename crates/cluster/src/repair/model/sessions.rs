@@ -2,8 +2,8 @@
 
 use super::rules::Bug;
 use super::state::{
-    BETWEEN, LateRequest, Led, NONE, SESSIONS, State, Stray, Violation, is_dead, later, node,
-    others, timestamp,
+    AGAIN, BETWEEN, LateRequest, Led, NONE, SESSIONS, State, Stray, Violation, at, is_dead, later,
+    node, others, timestamp,
 };
 use super::steps::{Step, Steps, far_ahead};
 use crate::comparison::Pair;
@@ -13,6 +13,7 @@ use crate::repair::{
     Admission, Compared, Lacking, Next, Session, SessionAction, SessionAnswer, SessionEvent,
     SessionRequest, StoreEvent, Token, Way,
 };
+use base::Timestamp;
 
 impl Steps<'_> {
     /// What can happen next in a session.
@@ -234,7 +235,11 @@ impl Steps<'_> {
             .iter()
             .all(|other| has_all_of.contains(&node(*other)))
         {
-            next.stores[store].is_learner = false;
+            let is_new = std::mem::replace(&mut next.stores[store].is_learner, false);
+            let held = next.stores.map(|store| timestamp(store.held));
+            let newest = held.into_iter().fold(timestamp(NONE), Timestamp::max);
+            let is_behind = held[store] > timestamp(NONE) && held[store] < newest;
+            next.is_rebuilt_behind |= is_new && is_behind;
         }
     }
 
@@ -331,7 +336,6 @@ impl Steps<'_> {
             return;
         };
         let token = led.machine.token();
-        let below = led.machine.below;
         let step = Step::new("session N makes A and B equal")
             .and(pair)
             .session(number);
@@ -366,8 +370,9 @@ impl Steps<'_> {
                     }
                 }
             }
-            // With as many copies as stores no version is hidden by one that it does not meet.
-            has_moved &= timestamp(newest) < below && self.scenario.has_few_copies();
+            // With as many copies as stores no version is hidden by one that it does not meet. The
+            // later value is above the cut.
+            has_moved &= timestamp(newest) < at(AGAIN) && self.scenario.has_few_copies();
             if let Some(lacking) = lacking(pair, lacks) {
                 let has_moved = has_moved && !self.rules.has(Bug::MovedIsNotComparedAgain);
                 Compared::Unequal { lacking, has_moved }

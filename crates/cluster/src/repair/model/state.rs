@@ -121,6 +121,8 @@ pub(super) struct State {
     /// The greatest version that was acknowledged, or that a read has returned.
     pub(super) acknowledged: u8,
     pub(super) seen: u8,
+    /// Whether a store that was rebuilt has a version, and another one has a newer one.
+    pub(super) is_rebuilt_behind: bool,
     /// A copy of a folder: whose it is, its record, and what it holds.
     pub(super) copy: Option<(u8, StoreRecord, u8)>,
     /// Which list of nodes they have.
@@ -308,6 +310,7 @@ pub(super) enum Violation {
     ReadNotAnswered,
     RecentWriteRefused,
     CollectedTombstoneBack,
+    ReadWentBack,
 }
 
 impl fmt::Display for Violation {
@@ -319,6 +322,7 @@ impl fmt::Display for Violation {
             Self::ReadNotAnswered => "a read of two voters could not be answered",
             Self::RecentWriteRefused => "a write within the GC grace was refused as obsolete",
             Self::CollectedTombstoneBack => "a tombstone that was collected came back",
+            Self::ReadWentBack => "a read of two stores may go back to what was rebuilt",
         })
     }
 }

@@ -321,7 +321,7 @@ impl RepairAnswer {
                 other_has_all,
                 sent,
                 received,
-                below_closed,
+                below_cut,
             } => {
                 // Releases that do not know the other one take this.
                 if asker_has_all == other_has_all {
@@ -331,7 +331,7 @@ impl RepairAnswer {
                 }
                 put_u32(out, *sent);
                 put_u32(out, *received);
-                put_u32(out, *below_closed);
+                put_u32(out, *below_cut);
             }
             Self::Recounted(digest) => {
                 out.push(11);
@@ -350,22 +350,22 @@ impl RepairAnswer {
             Self::Sent {
                 all,
                 sent,
-                below_closed,
+                below_cut,
             } => {
                 out.extend_from_slice(&[7, (*all).into()]);
                 put_u32(out, *sent);
-                put_u32(out, *below_closed);
+                put_u32(out, *below_cut);
             }
             Self::Refused { greatest } => {
                 out.push(8);
                 greatest.encode(out);
             }
             Self::Announced {
-                below_closed,
+                below_cut,
                 not_told,
             } => {
                 out.push(9);
-                put_u32(out, *below_closed);
+                put_u32(out, *below_cut);
                 for node in not_told {
                     put_node(out, *node);
                 }
@@ -373,12 +373,12 @@ impl RepairAnswer {
             Self::Wanted {
                 all,
                 sent,
-                below_closed,
+                below_cut,
                 wanted,
             } => {
                 out.extend_from_slice(&[10, (*all).into()]);
                 put_u32(out, *sent);
-                put_u32(out, *below_closed);
+                put_u32(out, *below_cut);
                 for index in wanted.iter().take(OFFERS_MAX) {
                     out.extend_from_slice(&index.to_le_bytes());
                 }
@@ -427,7 +427,7 @@ impl RepairAnswer {
                     other_has_all: asker_has_all == (kind == 5),
                     sent: fields.u32()?,
                     received: fields.u32()?,
-                    below_closed: fields.u32()?,
+                    below_cut: fields.u32()?,
                 }
             }
             11 => Self::Recounted(fields.digest()?),
@@ -443,19 +443,19 @@ impl RepairAnswer {
             7 => Self::Sent {
                 all: fields.bool()?,
                 sent: fields.u32()?,
-                below_closed: fields.u32()?,
+                below_cut: fields.u32()?,
             },
             8 => Self::Refused {
                 greatest: fields.token()?,
             },
             9 => Self::Announced {
-                below_closed: fields.u32()?,
+                below_cut: fields.u32()?,
                 not_told: fields.rest_of(NODES_MAX, Fields::node)?,
             },
             10 => Self::Wanted {
                 all: fields.bool()?,
                 sent: fields.u32()?,
-                below_closed: fields.u32()?,
+                below_cut: fields.u32()?,
                 wanted: fields.rest_of(OFFERS_MAX, Fields::u16)?,
             },
             12 => Self::Closed(fields.timestamp()?),

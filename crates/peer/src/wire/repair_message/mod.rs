@@ -313,8 +313,8 @@ pub enum RepairAnswer {
         sent: u32,
         /// The repair writes that it received.
         received: u32,
-        /// How many of these were below the closed timestamp of their sender.
-        below_closed: u32,
+        /// How many of these were not above the cut of the session.
+        below_cut: u32,
     },
     /// What it shares with the node that asked.
     Recounted(Digest),
@@ -326,8 +326,8 @@ pub enum RepairAnswer {
         all: bool,
         /// How many were.
         sent: u32,
-        /// How many of them, stored or not, were below the closed timestamp of this node.
-        below_closed: u32,
+        /// How many of them, stored or not, were not above the cut of the session.
+        below_cut: u32,
     },
     /// It cannot do as asked: its store does not take it.
     Failed,
@@ -344,9 +344,8 @@ pub enum RepairAnswer {
     },
     /// Its versions were offered.
     Announced {
-        /// How many of those that were not yet everywhere were below the closed timestamp of a
-        /// node that sent them, or that had not shown them.
-        below_closed: u32,
+        /// How many of those that were not yet everywhere were not above the cut of the session.
+        below_cut: u32,
         /// The nodes that may still lack some.
         not_told: Vec<NodeId>,
     },
@@ -357,7 +356,7 @@ pub enum RepairAnswer {
         /// How many of them were.
         sent: u32,
         /// As in `Announced`.
-        below_closed: u32,
+        below_cut: u32,
         /// The offers that it wants, by their place in the request.
         wanted: Vec<u16>,
     },

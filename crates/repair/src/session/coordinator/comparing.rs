@@ -35,7 +35,7 @@ pub(super) struct ComparedRange {
 pub(super) struct Announced {
     /// The pairs of which one may still lack what the other has.
     pub(super) not_told: Vec<Pair>,
-    /// Whether something below the closed timestamps was not yet where it belongs.
+    /// Whether something that is not above the cut was not yet where it belongs.
     pub(super) has_moved: bool,
 }
 
@@ -123,10 +123,10 @@ impl RepairWorker {
         for (node, answer) in self.ask_all(nodes, request).await {
             let not_told = match answer {
                 Some(RepairAnswer::Announced {
-                    below_closed,
+                    below_cut,
                     not_told,
                 }) => {
-                    announced.has_moved |= below_closed > 0;
+                    announced.has_moved |= below_cut > 0;
                     not_told
                 }
                 _ => taking_part.to_vec(),
@@ -203,7 +203,7 @@ fn compared(answer: &RepairAnswer, lower_has_asked: bool) -> Compared {
     let RepairAnswer::Reconciled {
         asker_has_all,
         other_has_all,
-        below_closed,
+        below_cut,
         ..
     } = *answer
     else {
@@ -214,7 +214,7 @@ fn compared(answer: &RepairAnswer, lower_has_asked: bool) -> Compared {
     } else {
         (other_has_all, asker_has_all)
     };
-    let has_moved = below_closed > 0;
+    let has_moved = below_cut > 0;
     let lacking = match (lower_has_all, upper_has_all) {
         (true, true) if has_moved => return Compared::Moved,
         (true, true) => return Compared::Equal,
@@ -231,12 +231,12 @@ mod tests {
 
     #[test]
     fn who_lacks_something_is_told_by_who_has_asked() {
-        let answer = |asker_has_all, other_has_all, below_closed| RepairAnswer::Reconciled {
+        let answer = |asker_has_all, other_has_all, below_cut| RepairAnswer::Reconciled {
             asker_has_all,
             other_has_all,
             sent: 1,
             received: 1,
-            below_closed,
+            below_cut,
         };
         let unequal = |lacking, has_moved| Compared::Unequal { lacking, has_moved };
         for (answer, by_lower, by_upper) in [

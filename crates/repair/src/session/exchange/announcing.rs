@@ -17,7 +17,7 @@ impl RepairWorker {
     /// Offers versions of a range to all nodes that they concern, and sends those that
     /// are wanted.
     pub(in crate::session) async fn announce(&self, range: RangeId) -> RepairAnswer {
-        let (mut sent, mut below_closed) = (0, 0);
+        let (mut sent, mut below_cut) = (0, 0);
         let mut not_told = Vec::new();
         let layout = self.peers.layout();
         for node in layout.members().peers() {
@@ -32,7 +32,7 @@ impl RepairWorker {
                 match self.offer(range, node, batch).await {
                     Some(told) => {
                         sent += told.sent;
-                        below_closed += told.below_closed;
+                        below_cut += told.below_cut;
                     }
                     None => {
                         not_told.push(node);
@@ -44,7 +44,7 @@ impl RepairWorker {
         let record = &self.sessions.record;
         record.count(|counts| counts.non_owned_offered += u64::from(sent));
         RepairAnswer::Announced {
-            below_closed,
+            below_cut,
             not_told,
         }
     }
@@ -61,7 +61,7 @@ impl RepairWorker {
         let answer = self.ask_peer(node, request).await;
         let Ok(RepairAnswer::Wanted {
             all: true,
-            below_closed,
+            below_cut,
             wanted,
             ..
         }) = answer
@@ -76,7 +76,7 @@ impl RepairWorker {
         let sent = self.send_newest(range, node, keys).await;
         sent.all.then_some(Told {
             sent: sent.stored,
-            below_closed: below_closed + sent.below_closed,
+            below_cut: below_cut + sent.below_cut,
         })
     }
 
@@ -100,13 +100,13 @@ impl RepairWorker {
         let OfferReply {
             wanted,
             newer,
-            below_closed,
+            below_cut,
         } = reply;
         let sent = self.send_newest(range, asker, newer).await;
         RepairAnswer::Wanted {
             all: sent.all,
             sent: sent.stored,
-            below_closed: below_closed + sent.below_closed,
+            below_cut: below_cut + sent.below_cut,
             wanted,
         }
     }
@@ -115,7 +115,7 @@ impl RepairWorker {
 /// The result of offers that were all answered.
 struct Told {
     sent: u32,
-    below_closed: u32,
+    below_cut: u32,
 }
 
 /// How many offers fit a request; at least one.

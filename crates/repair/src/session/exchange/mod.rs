@@ -57,7 +57,7 @@ impl RepairWorker {
         let mut asker_has_all = plan.makes_equal;
         let mut received = streamed;
         // What is streamed counts as old, since a node that lacks most of a range does.
-        let mut below_closed = streamed + u64::from(sent.below_closed);
+        let mut below_cut = streamed + u64::from(sent.below_cut);
         // A newer version may have fewer copies, and no item that the two compare.
         let fetch = [plan.fetch, sent.may_be_newer_there].concat();
         for key_hashes in fetch.chunks(KEY_HASHES_MAX) {
@@ -71,11 +71,11 @@ impl RepairWorker {
                 Ok(RepairAnswer::Sent {
                     all,
                     sent,
-                    below_closed: old,
+                    below_cut: old,
                 }) => {
                     asker_has_all &= all;
                     received += u64::from(sent);
-                    below_closed += u64::from(old);
+                    below_cut += u64::from(old);
                 }
                 _ => asker_has_all = false,
             }
@@ -84,7 +84,7 @@ impl RepairWorker {
             (asker_has_all, other_has_all),
             sent.stored,
             received,
-            below_closed,
+            below_cut,
         )
     }
 
@@ -92,14 +92,14 @@ impl RepairWorker {
         (asker_has_all, other_has_all): (bool, bool),
         sent: u32,
         received: u64,
-        below_closed: u64,
+        below_cut: u64,
     ) -> RepairAnswer {
         RepairAnswer::Reconciled {
             asker_has_all,
             other_has_all,
             sent,
             received: u32::try_from(received).unwrap_or(u32::MAX),
-            below_closed: u32::try_from(below_closed).unwrap_or(u32::MAX),
+            below_cut: u32::try_from(below_cut).unwrap_or(u32::MAX),
         }
     }
 
@@ -152,7 +152,7 @@ impl RepairWorker {
                 RepairAnswer::Sent {
                     all: sent.all,
                     sent: sent.stored,
-                    below_closed: sent.below_closed,
+                    below_cut: sent.below_cut,
                 }
             }
             Some(Err(UnknownRange)) | None => self.refusal(),
@@ -166,11 +166,10 @@ impl RepairWorker {
             all: true,
             stops: false,
             stored: 0,
-            below_closed: 0,
+            below_cut: 0,
             may_be_newer_there: Vec::new(),
         };
         let mut open: BTreeSet<u64> = keys.iter().map(|key| Item::key_hash_of(key)).collect();
-        let closed = self.sessions.environment.store_side.record().closed;
         let mut rest = keys.as_slice();
         while !rest.is_empty() {
             let next = rest[..rest.len().min(WRITES_IN_FLIGHT)].to_vec();
@@ -179,6 +178,7 @@ impl RepairWorker {
                 entries: batch,
                 read,
                 is_all,
+                cut,
             } = match read.await {
                 Some(Ok(Ok(selected))) => selected,
                 unread => {
@@ -192,7 +192,7 @@ impl RepairWorker {
             rest = rest.get(read..).unwrap_or_default();
             sent.all &= is_all;
             let began = self.sessions.environment.clock.monotonic();
-            self.send_batch((range.0, closed), to, batch, &mut sent, &mut open)
+            self.send_batch((range.0, cut), to, batch, &mut sent, &mut open)
                 .await;
             if sent.stops {
                 // The peer is full, or has too much to do: the next session goes on.
@@ -231,15 +231,15 @@ impl RepairWorker {
     /// of the keys out of `open` of which the peer has nothing newer.
     async fn send_batch(
         &self,
-        (session, closed): (SessionId, Timestamp),
+        (session, cut): (SessionId, Timestamp),
         to: NodeId,
         batch: Vec<Entry>,
         sent: &mut Sent,
         open: &mut BTreeSet<u64>,
     ) {
         let mut batch = batch;
-        let is_old = |entry: &&Entry| entry.timestamp() < closed;
-        sent.below_closed += batch.iter().filter(is_old).count() as u32;
+        let is_old = |entry: &&Entry| entry.timestamp() <= cut;
+        sent.below_cut += batch.iter().filter(is_old).count() as u32;
         let mut backoff = RETRIES;
         for _try in 1..=TRIES_MAX {
             let start = |entry: Entry| {
@@ -262,7 +262,7 @@ impl RepairWorker {
                     // It has died on all nodes, and the peer has freed and dropped it already,
                     // as any store has or will: there is nothing to make equal.
                     Err(Miss::Obsolete { .. }) if self.is_gone(&entry) => {
-                        sent.below_closed -= u32::from(is_old(&&entry));
+                        sent.below_cut -= u32::from(is_old(&&entry));
                     }
                     // The peer will never take this version: the others have to come nevertheless.
                     Err(Miss::Obsolete { .. }) => sent.all = false,
@@ -297,9 +297,9 @@ pub(super) struct Sent {
     stops: bool,
     /// How many were stored.
     pub(super) stored: u32,
-    /// How many of those that were sent, stored or not, were below the closed timestamp of this
-    /// node, which is no lower than what a session is to raise the GC threshold to.
-    pub(super) below_closed: u32,
+    /// How many of those that were sent, stored or not, were not above the cut, which is no lower
+    /// than what a session is to raise the GC threshold to.
+    pub(super) below_cut: u32,
     /// The hashes of the keys for which the other node may hold a newer version: it has said so, or
     /// it has not taken what was sent, and so has said nothing.
     may_be_newer_there: Vec<u64>,

@@ -38,7 +38,7 @@ use joining::EqualSession;
 use lsm::{Engine, Error};
 use membership::Layouts;
 use peer::SYMBOLS_MAX;
-use replica::{ExpiryBound, SharedBounds};
+use replica::ExpiryBound;
 use state::{Position, Range, SessionPart, newest_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,7 +61,6 @@ pub(super) struct PartEnvironment {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) layouts: Layouts,
     pub(super) written: Arc<WrittenKeys>,
-    pub(super) bounds: Arc<SharedBounds>,
     pub(super) uncertain_below: UncertainBelow,
     pub(super) expiry: Arc<ExpiryBound>,
     pub(super) sizes: RepairSizes,
@@ -99,6 +98,8 @@ pub(super) struct Selected {
     pub(super) read: usize,
     /// Whether the two are equal in these keys then.
     pub(super) is_all: bool,
+    /// The cut of the session.
+    pub(super) cut: Timestamp,
 }
 
 /// What makes this node and another equal in a range.
@@ -306,7 +307,8 @@ impl Participant {
         bytes_max: usize,
     ) -> Result<Result<Selected, Error>, UnknownRange> {
         let (engine, is_certain) = (self.environment.engine.clone(), self.is_certain());
-        let of_range = self.range(range)?;
+        let part = self.part(range.0).ok_or(UnknownRange)?;
+        let of_range = part.range(range.1).ok_or(UnknownRange)?;
         let (mut entries, mut bytes, mut read) = (Vec::new(), 0, 0);
         let mut is_all = true;
         while let Some(key) = keys.get(read)
@@ -326,6 +328,7 @@ impl Participant {
             entries,
             read,
             is_all,
+            cut: part.cut,
         }))
     }
 

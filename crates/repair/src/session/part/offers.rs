@@ -20,9 +20,9 @@ pub(in crate::session) struct OfferReply {
     /// The keys of which it has something newer than what was offered.
     pub(in crate::session) newer: Vec<Bytes>,
     /// The offers to this node as a replica of which its own scan of the range has not
-    /// shown that it has the version, if they are below the closed timestamp and it has no version
-    /// that is not.
-    pub(in crate::session) below_closed: u32,
+    /// shown that it has the version, if neither they nor the version that it has are above the
+    /// cut.
+    pub(in crate::session) below_cut: u32,
 }
 
 impl Participant {
@@ -58,7 +58,6 @@ impl Participant {
         offers: &[Offer],
     ) -> Result<Result<OfferReply, Error>, UnknownRange> {
         let engine = self.environment.engine.clone();
-        let closed = self.environment.bounds.closed();
         let part = self.part(session).ok_or(UnknownRange)?;
         let own = part.layout.members().own();
         let range = part.range(number).ok_or(UnknownRange)?;
@@ -88,11 +87,10 @@ impl Participant {
                 Ok(held) => held,
                 Err(error) => return Ok(Err(error)),
             };
-            // What is newer than the closed timestamp hides nothing whose tombstone may go after
-            // this session.
+            // What is newer than the cut hides nothing that was there when this session began.
             let newest = held.as_ref().map_or(offer.timestamp, Entry::timestamp);
-            let is_old = newest.max(offer.timestamp) < closed;
-            reply.below_closed += u32::from(is_replica && !is_settled && is_old);
+            let is_old = newest.max(offer.timestamp) <= part.cut;
+            reply.below_cut += u32::from(is_replica && !is_settled && is_old);
             let Some(held) = held else {
                 if is_replica || may_be_lost {
                     reply.wanted.push(index);

@@ -1,29 +1,18 @@
 //! A node's part in sessions below a closed timestamp and a GC threshold.
 
 use super::{
-    Agreed, PartEnvironment, Participant, SESSION, agreed, begin, begun, engine, incremental,
-    items_of_ranges, part_environment, write,
+    Agreed, SESSION, agreed, begin, begun, engine, incremental, items_of_ranges, participant, write,
 };
 use base::{Entry, Expiry, Timestamp};
 use bytes::Bytes;
 use cluster::comparison::{Item, KeyBounds};
-use cluster::repair::{StoreRecord, StoreState};
-use cluster::{Epoch, NodeId};
-use lsm::Engine;
 use lsm_testing::BlockingWrite;
 use peer::Offer;
-use replica::{ExpiryBound, OwnClock, SharedBounds};
+use replica::{ExpiryBound, OwnClock};
 use std::sync::Arc;
 use std::time::Duration;
 
 const NOW_UNIX_MS: u64 = 1_800_000_000_000;
-
-fn participant(engine: &Engine, bounds: &Arc<SharedBounds>) -> Participant {
-    Participant::new(PartEnvironment {
-        bounds: Arc::clone(bounds),
-        ..part_environment(engine, NodeId::new(0))
-    })
-}
 
 #[test]
 fn all_leave_out_what_is_dead_below_the_threshold_that_they_agree_on() {
@@ -33,7 +22,7 @@ fn all_leave_out_what_is_dead_below_the_threshold_that_they_agree_on() {
         engine.write(Entry::tombstone(key, timestamp, 3)).unwrap();
     }
     // This node has not heard of the threshold that another one knows.
-    let mut participant = participant(&engine, &Arc::default());
+    let mut participant = participant(&engine);
     begun(&mut participant, SESSION);
     let agreed = Agreed {
         gc_threshold: Timestamp::from_u64(9),
@@ -50,7 +39,7 @@ fn an_incremental_session_compares_nothing_below_the_closed_timestamps() {
     for (key, timestamp) in [("a", 8), ("b", 9), ("c", 10)] {
         write(&engine, key, timestamp);
     }
-    let mut participant = participant(&engine, &Arc::default());
+    let mut participant = participant(&engine);
     let bounds = begun(&mut participant, incremental(7)).bounds;
     let above = |bounds: KeyBounds| bounds.at_least(Timestamp::from_u64(9));
     let agreed = agreed(20, bounds.into_iter().map(above).collect());
@@ -77,7 +66,7 @@ fn compared_with_a_coordinator_from_the_future(proven_unix_ms: Option<u64>) -> u
         engine.write(entry).unwrap();
     }
     let own_clock = OwnClock::ByPeers(Box::new(move || proven_unix_ms));
-    let mut participant = participant(&engine, &Arc::default());
+    let mut participant = participant(&engine);
     participant.environment.expiry =
         Arc::new(ExpiryBound::new(own_clock, Duration::from_secs(3_600)));
     begun(&mut participant, SESSION);
@@ -100,39 +89,31 @@ fn the_clock_of_the_coordinator_alone_makes_no_session_leave_out_what_lives() {
 }
 
 #[test]
-fn only_offers_below_the_closed_timestamp_may_hide_what_a_tombstone_hides() {
+fn only_offers_that_are_not_above_the_cut_have_a_range_compared_again() {
     let engine = engine();
-    let closed = Timestamp::from_u64(50);
-    let record = StoreRecord {
-        closed,
-        ..StoreRecord::default()
-    };
-    let bounds = Arc::new(SharedBounds::of(
-        StoreState::opened(record),
-        Epoch::default(),
-    ));
+    let cut = Timestamp::from_u64(50);
     for (key, timestamp) in [("older", 10), ("same", 40), ("newer", 60)] {
         write(&engine, key, timestamp);
     }
-    let mut participant = participant(&engine, &bounds);
-    begin(&mut participant, SESSION, 90);
+    let mut participant = participant(&engine);
+    begin(&mut participant, SESSION, 50);
     items_of_ranges(&mut participant, SESSION);
-    let mut below_closed = |key: &'static str, timestamp| {
+    let mut below_cut = |key: &'static str, timestamp| {
         let timestamp = Timestamp::from_u64(timestamp);
         let entry = Entry::value(key.as_bytes(), timestamp, b"", Expiry::NEVER, 3);
         let offer = Offer {
             key: Bytes::from_static(key.as_bytes()),
             timestamp,
-            content_hash: Item::of(entry.lend(), closed).content_hash,
+            content_hash: Item::of(entry.lend(), cut).content_hash,
             copies: 3,
         };
         let reply = participant.offered((SESSION, 0), &[offer]);
-        reply.unwrap().unwrap().below_closed
+        reply.unwrap().unwrap().below_cut
     };
-    assert_eq!(below_closed("none", 40), 1);
-    assert_eq!(below_closed("none", 50), 0);
-    assert_eq!(below_closed("older", 40), 1);
-    assert_eq!(below_closed("same", 40), 0);
+    assert_eq!(below_cut("none", 50), 1);
+    assert_eq!(below_cut("none", 51), 0);
+    assert_eq!(below_cut("older", 40), 1);
+    assert_eq!(below_cut("same", 40), 0);
     // The newer version goes where the older one is, and stays.
-    assert_eq!(below_closed("newer", 40), 0);
+    assert_eq!(below_cut("newer", 40), 0);
 }

@@ -80,7 +80,6 @@ fn part_environment(engine: &Engine, own: NodeId) -> PartEnvironment {
         clock: Arc::new(ManualClock::new(0)),
         layouts: Layouts::new(Layout::named(&["a", "b", "c"], own).unwrap()),
         written: Arc::default(),
-        bounds: Arc::default(),
         uncertain_below: Box::new(|| Timestamp::ZERO),
         expiry: expiry(),
         sizes: RepairSizes::default(),

@@ -43,7 +43,7 @@ mod tests {
     fn every_decoder_survives_mutations_of_its_fixture() {
         let log = include_bytes!("../tests/fixtures/log-v2.wal");
         let old_log = include_bytes!("../tests/fixtures/log-v1.wal");
-        let manifest = include_bytes!("../tests/fixtures/manifest-v2");
+        let manifest = include_bytes!("../tests/fixtures/manifest-v5");
         let table = include_bytes!("../tests/fixtures/table-v5.sst");
         let mut random = fastrand::Rng::with_seed(19);
         let decoders = [

@@ -1,6 +1,6 @@
 //! Parts of tables that are set aside: see [`set_aside`](crate::engine::jobs::set_aside).
 
-use super::take_key;
+use super::encoding::{put_key, take_key};
 use crate::table_id::TableId;
 use base::{ByteReader, Timestamp};
 use bytes::Bytes;
@@ -37,12 +37,12 @@ impl SetAsidePart {
         bytes.extend_from_slice(&self.versions.to_le_bytes());
         bytes.extend_from_slice(&self.below.as_u64().to_le_bytes());
         bytes.push(u8::from(self.is_kept));
-        super::put_key(bytes, Some(&self.first_key));
-        super::put_key(bytes, Some(&self.last_key));
+        put_key(bytes, Some(&self.first_key));
+        put_key(bytes, Some(&self.last_key));
     }
 
-    fn take(reader: &mut ByteReader<'_>) -> Option<Self> {
-        Some(Self {
+    pub(super) fn take(reader: &mut ByteReader<'_>) -> Option<Self> {
+        let part = Self {
             table: TableId(reader.u64()?),
             file_bytes: reader.u64()?,
             versions: reader.u64()?,
@@ -54,33 +54,34 @@ impl SetAsidePart {
             },
             first_key: take_key(reader)??,
             last_key: take_key(reader)??,
-        })
+        };
+        (part.first_key <= part.last_key).then_some(part)
     }
-}
-
-/// Takes the parts that are set aside; `None` if no store wrote them. `live` are the tables that
-/// are live, and all have numbers below `next_table`.
-pub(super) fn parts_set_aside(
-    reader: &mut ByteReader<'_>,
-    live: &BTreeSet<TableId>,
-    next_table: TableId,
-) -> Option<Vec<SetAsidePart>> {
-    let count = reader.u32()?;
-    let mut parts = Vec::new();
-    for _ in 0..count {
-        let part = SetAsidePart::take(reader)?;
-        if part.first_key > part.last_key || part.table >= next_table {
-            return None;
-        }
-        parts.push(part);
-    }
-    let kept = kept_tables(&parts);
-    let has_table = |part: &SetAsidePart| live.contains(&part.table) || kept.contains(&part.table);
-    parts.iter().all(has_table).then_some(parts)
 }
 
 /// The tables of which a part is kept.
 pub(crate) fn kept_tables(parts: &[SetAsidePart]) -> BTreeSet<TableId> {
     let kept = parts.iter().filter(|part| part.is_kept);
     kept.map(|part| part.table).collect()
+}
+
+/// Checks that each part is of a table that is live or kept, which have numbers below `next`.
+pub(super) fn check_set_aside(
+    parts: &[SetAsidePart],
+    is_live: impl Fn(TableId) -> bool,
+    next: TableId,
+) -> Result<(), String> {
+    let kept = kept_tables(parts);
+    for SetAsidePart { table, .. } in parts {
+        if *table >= next {
+            return Err(format!("a part of table {}, which is yet to come", table.0));
+        }
+        if !is_live(*table) && !kept.contains(table) {
+            return Err(format!(
+                "a part of table {}, which is neither live nor kept",
+                table.0
+            ));
+        }
+    }
+    Ok(())
 }

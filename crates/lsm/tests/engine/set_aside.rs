@@ -130,7 +130,7 @@ fn nothing_slips_in_behind_it() {
     let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
     world.disk = Arc::clone(&faulty) as _;
     let engine = filled(&world);
-    let is_manifest = |_, path: &Path| path.ends_with("MANIFEST.tmp");
+    let is_manifest = |_, path: &Path| path.ends_with("MANIFEST") || path.ends_with("MANIFEST.tmp");
     faulty.arm(Fault::at(0, ErrorKind::Other).only(is_manifest).lasting());
     engine.set_aside(at(50), SetAsideKeys::All).unwrap_err();
     faulty.heal();

@@ -11,9 +11,9 @@
 //! There is one at a time, so what it pins is at most the store as it was.
 
 use crate::engine::store::Store;
-use crate::engine::table_set::ReadState;
+use crate::engine::table_set::{ReadState, describe_table};
 use crate::error::Error;
-use crate::manifest::{LiveTable, LogClaim, Manifest, SetAsidePart};
+use crate::manifest::{LiveTable, LogClaim, Manifest, Progress, SetAsidePart};
 use crate::record::RecordCursor;
 use crate::table::{Purpose, Table};
 use crate::table_id::{SnapshotTable, TableId};
@@ -115,11 +115,8 @@ impl StoreSnapshot {
                 return Err(Error::Invalid(what.to_owned()));
             }
         }
-        let described = self.tables.values().map(|(level, table)| LiveTable {
-            level: *level as u8,
-            id: table.id(),
-            bytes: table.file_bytes(),
-        });
+        let tables = self.tables.values();
+        let described = tables.map(|(level, table)| describe_table(*level, table));
         self.described = described.collect();
         Ok(())
     }
@@ -212,23 +209,25 @@ impl StoreSnapshot {
             tables.any(|table| table.id == part.table)
         };
         let set_aside = self.set_aside.iter().filter(is_here);
+        // That of the store that is restored is another.
+        let store_id = 0;
+        let tables = self.described.iter().cloned();
         let manifest = Manifest {
-            // That of the store that is restored is another.
-            store_id: 0,
-            next_table: TableId(next.unwrap_or(1)),
-            least_log_segment: 1,
-            // As of a store that was never written: its first segment is made with it.
-            log_claim: FIRST_SEGMENT,
-            greatest_timestamp: self.greatest_timestamp,
-            records_before: 0,
-            tables: self.described.clone(),
-            damaged: Vec::new(),
+            progress: Progress {
+                next_table: TableId(next.unwrap_or(1)),
+                // As of a store that was never written: its first segment is made with it.
+                log_claim: FIRST_SEGMENT,
+                greatest_timestamp: self.greatest_timestamp,
+                ..Progress::NEW
+            },
+            tables: tables.map(|table| (table.id, table)).collect(),
             set_aside: set_aside
                 .map(|part| SetAsidePart {
                     is_kept: false,
                     ..part.clone()
                 })
                 .collect(),
+            ..Manifest::new(store_id)
         };
         manifest.encode()
     }

@@ -97,7 +97,7 @@ pub(in crate::engine) fn read_log(
     report: &mut RecoveryReport,
 ) -> Result<RecoveredLog, Error> {
     let Environment { folder, disk, .. } = environment;
-    let least = manifest.least_log_segment;
+    let least = manifest.progress.least_log_segment;
     let mut segments = Vec::new();
     let mut last_bytes = Vec::new();
     let live = names
@@ -123,7 +123,9 @@ pub(in crate::engine) fn read_log(
         let is_behind_sealed = segments
             .last()
             .is_some_and(|(_, before): &(u64, SegmentContents)| before.sealed);
-        if segment.format.is_none() && (is_behind_sealed || number <= manifest.log_claim.segment) {
+        if segment.format.is_none()
+            && (is_behind_sealed || number <= manifest.progress.log_claim.segment)
+        {
             return Err(Error::corrupt(
                 &path,
                 0,
@@ -136,7 +138,7 @@ pub(in crate::engine) fn read_log(
         }
         segments.push((number, segment));
     }
-    check_claim(folder, manifest.log_claim, &segments, end)?;
+    check_claim(folder, manifest.progress.log_claim, &segments, end)?;
     // Segments that were made ahead, or whose first group was torn.
     while let Some((_, segment)) = segments.last()
         && segment.is_empty()

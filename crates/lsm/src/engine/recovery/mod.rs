@@ -30,13 +30,12 @@ use super::writes::write_rate::WriteRate;
 use crate::cache::BlockCache;
 use crate::disk::Disk;
 use crate::error::Error;
-use crate::manifest::{LogClaim, Manifest, kept_tables};
+use crate::manifest::{LogClaim, Manifest, ManifestLog, ReadManifest, kept_tables};
 use crate::memtable::Memtable;
 use crate::options::{Environment, Options};
 use crate::record::Record;
-use crate::table_id::{TableId, parse_table_file_name};
+use crate::table_id::parse_table_file_name;
 use crate::wal::{FreeSegments, SegmentSpace, remove_segment, segment_of_file_name};
-use base::Timestamp;
 use log::{LogStart, read_log};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -76,7 +75,10 @@ impl Store {
                 folder: folder.clone(),
             })?;
         let mut report = RecoveryReport::default();
-        let mut manifest = load_manifest(&environment)?;
+        let ReadManifest {
+            mut manifest,
+            is_durable,
+        } = load_manifest(&environment)?;
         // This gives the reserve back, whose room the next steps may need.
         let full_disk = FullDisk::open(&environment, &options)?;
         let names = list(&**disk, folder)?;
@@ -94,7 +96,10 @@ impl Store {
             .map(|(_, table)| table.properties().greatest_sequence)
             .max()
             .unwrap_or(0);
-        let mut greatest_timestamp = manifest.greatest_timestamp.max(tables.greatest_timestamp());
+        let mut greatest_timestamp = manifest
+            .progress
+            .greatest_timestamp
+            .max(tables.greatest_timestamp());
 
         let log = read_log(&environment, &names, &manifest, log_secret, &mut report)?;
         let free_segments = Arc::new(FreeSegments::open(
@@ -116,7 +121,10 @@ impl Store {
                 free_segments.give_back();
                 match log_start.begin(0) {
                     Err(Error::DiskFull) => {
-                        report.orphans_removed += remove_files(&**disk, orphans.drain(..))?;
+                        // An older manifest, which a crash may bring back, may name them.
+                        if is_durable {
+                            report.orphans_removed += remove_files(&**disk, orphans.drain(..))?;
+                        }
                         log_start
                             .begin(0)
                             .or_else(|error| log_start.resume(error))?
@@ -190,13 +198,16 @@ impl Store {
             table.set_damaged_parts(state.damaged_parts(table.id()));
         }
         tell_tables(&state.tables, &state.set_aside);
-        manifest.least_log_segment = state.least_segment();
-        manifest.log_claim = manifest.log_claim.max(LogClaim {
+        let progress = &mut manifest.progress;
+        progress.least_log_segment = state.least_segment();
+        progress.log_claim = progress.log_claim.max(LogClaim {
             segment: active_segment,
             bytes: 0,
         });
-        manifest.greatest_timestamp = greatest_timestamp;
-        let is_stored = match manifest.store(&**disk, folder) {
+        progress.greatest_timestamp = greatest_timestamp;
+        let progress = *progress;
+        let mut manifest = ManifestLog::new(Arc::clone(disk), folder, manifest);
+        let is_stored = match manifest.store() {
             // The one in force names the same store. What it needs stays, and the next edit
             // stores this one.
             Err(Error::DiskFull) => false,
@@ -208,7 +219,7 @@ impl Store {
             // the sync failed, a crash may bring back an older manifest, which names
             // tables that are orphans now.
             report.orphans_removed += remove_files(&**disk, orphans.drain(..))?;
-            let kept = sealed_segments.split_off(&manifest.least_log_segment);
+            let kept = sealed_segments.split_off(&progress.least_log_segment);
             let obsolete = std::mem::replace(&mut sealed_segments, kept);
             for segment in obsolete.into_keys().chain(log.made_ahead) {
                 remove_segment(&**disk, folder, segment)?;
@@ -220,7 +231,7 @@ impl Store {
 
         // All of it is durable: the last segment was synced again above.
         let acknowledged = AcknowledgedCounter::new(
-            manifest
+            progress
                 .records_before
                 .saturating_add(report.entries_replayed),
         );
@@ -235,7 +246,7 @@ impl Store {
             promises,
             Arc::clone(&free_segments),
         );
-        let files = TableFiles::new(&environment, &options, cache, manifest.next_table);
+        let files = TableFiles::new(&environment, &options, cache, progress.next_table);
         let tables = TableSet::new(
             &environment,
             &options,
@@ -314,14 +325,14 @@ impl Store {
 }
 
 /// Loads the manifest in force, or makes one in a folder that holds no store yet.
-fn load_manifest(environment: &Environment) -> Result<Manifest, Error> {
+fn load_manifest(environment: &Environment) -> Result<ReadManifest, Error> {
     let Environment {
         folder,
         disk,
         random,
         ..
     } = environment;
-    if let Some(manifest) = Manifest::load(&**disk, folder)? {
+    if let Some(read) = Manifest::load(&**disk, folder)? {
         // The manifest may have got its name just before a crash of the process or a failed
         // sync, and the name may not be durable. Only a durable manifest decides which files
         // may be removed. Until then the durable manifest may be the file that now has the
@@ -329,7 +340,7 @@ fn load_manifest(environment: &Environment) -> Result<Manifest, Error> {
         // files that are replaced in this folder.
         disk.sync_folder(folder)
             .map_err(|error| Error::sync(folder, error))?;
-        return Ok(manifest);
+        return Ok(read);
     }
     let of_a_store = list(&**disk, folder)?
         .into_iter()
@@ -342,19 +353,12 @@ fn load_manifest(environment: &Environment) -> Result<Manifest, Error> {
         ));
     }
     let store_id = u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
-    let manifest = Manifest {
-        store_id,
-        next_table: TableId(1),
-        least_log_segment: 1,
-        log_claim: LogClaim::default(),
-        greatest_timestamp: Timestamp::ZERO,
-        records_before: 0,
-        tables: Vec::new(),
-        damaged: Vec::new(),
-        set_aside: Vec::new(),
-    };
+    let manifest = Manifest::new(store_id);
     manifest.store(&**disk, folder)?;
-    Ok(manifest)
+    Ok(ReadManifest {
+        manifest,
+        is_durable: true,
+    })
 }
 
 /// The files that the manifest does not name: tables whose writing or removal was
@@ -362,9 +366,10 @@ fn load_manifest(environment: &Environment) -> Result<Manifest, Error> {
 /// manifest is not among them, because the next manifest takes its place.
 fn find_orphans(folder: &Path, names: &[String], manifest: &Manifest) -> Vec<PathBuf> {
     let kept = kept_tables(&manifest.set_aside);
-    let is_named = |id| kept.contains(&id) || manifest.tables.iter().any(|table| table.id == id);
+    let is_named = |id| kept.contains(&id) || manifest.tables.contains_key(&id);
     let is_orphan = |name: &&String| {
-        segment_of_file_name(name).is_some_and(|segment| segment < manifest.least_log_segment)
+        segment_of_file_name(name)
+            .is_some_and(|segment| segment < manifest.progress.least_log_segment)
             || parse_table_file_name(name).is_some_and(|id| !is_named(id))
     };
     let orphans = names.iter().filter(is_orphan);
@@ -391,10 +396,10 @@ fn list(disk: &dyn Disk, folder: &Path) -> Result<Vec<String>, Error> {
 mod tests {
     use super::*;
     use crate::Engine;
-    use crate::manifest::LiveTable;
-    use crate::table_id::table_file_name;
+    use crate::manifest::{KeyBounds, LiveTable, Progress};
+    use crate::table_id::{TableId, table_file_name};
     use crate::testing::{BlockingWrite, Call, Fault, FaultyDisk, MemoryDisk, environment};
-    use base::{Entry, Expiry};
+    use base::{Entry, Expiry, Timestamp};
     use std::io;
 
     /// Opens a store with a manifest that no engine writes, although its checksum is
@@ -417,9 +422,9 @@ mod tests {
         }
         engine.close().unwrap();
         let folder = Path::new("/store");
-        let mut manifest = Manifest::load(&*disk, folder).unwrap().unwrap();
+        let mut manifest = Manifest::load(&*disk, folder).unwrap().unwrap().manifest;
         assert_eq!(manifest.tables.len(), 2);
-        for table in &mut manifest.tables {
+        for table in manifest.tables.values_mut() {
             table.level = 3;
         }
         manifest.store(&*disk, folder).unwrap();
@@ -464,20 +469,8 @@ mod tests {
         let (environment, _executor) = environment(Arc::clone(&disk) as _);
         let folder = environment.folder;
         disk.create_folder(&folder).unwrap();
-        let manifest = Manifest {
-            store_id: 0x5ec2e7,
-            next_table: TableId(1),
-            least_log_segment: 1,
-            log_claim: LogClaim {
-                segment: 1,
-                bytes: 0,
-            },
-            greatest_timestamp: Timestamp::ZERO,
-            records_before: 0,
-            tables: Vec::new(),
-            damaged: Vec::new(),
-            set_aside: Vec::new(),
-        };
+        let mut manifest = Manifest::new(0x5ec2e7);
+        manifest.progress.log_claim.segment = 1;
         manifest.store(&*disk, &folder).unwrap();
         let fixture = include_bytes!("../../../tests/fixtures/log-v1.wal");
         let segment = folder.join("log-0000000000000001.wal");
@@ -509,20 +502,22 @@ mod tests {
             level: 0,
             id: TableId(number),
             bytes: number,
+            keys: KeyBounds::of(b"first", b"last"),
         };
         let manifest = |number: u64| Manifest {
-            store_id: 1,
-            next_table: TableId(2000),
-            least_log_segment: number,
-            log_claim: LogClaim {
-                segment: number,
-                bytes: 0,
+            progress: Progress {
+                next_table: TableId(2000),
+                least_log_segment: number,
+                log_claim: LogClaim {
+                    segment: number,
+                    bytes: 0,
+                },
+                ..Progress::NEW
             },
-            greatest_timestamp: Timestamp::ZERO,
-            records_before: 0,
-            tables: (number..number + 600).map(table).collect(),
-            damaged: Vec::new(),
-            set_aside: Vec::new(),
+            tables: (number..number + 600)
+                .map(|number| (TableId(number), table(number)))
+                .collect(),
+            ..Manifest::new(1)
         };
         for seed in 0..32 {
             let memory = Arc::new(MemoryDisk::new());
@@ -542,15 +537,15 @@ mod tests {
             );
             manifest(3).store(&*disk, folder).unwrap_err();
             disk.heal();
-            let found = load_manifest(&environment).unwrap();
-            assert_eq!(found.least_log_segment, 3);
+            let found = load_manifest(&environment).unwrap().manifest;
+            assert_eq!(found.progress.least_log_segment, 3);
             let is_sync = |call, _: &Path| call == Call::Sync;
             disk.arm(Fault::at(0, io::ErrorKind::Other).only(is_sync));
             manifest(4).store(&*disk, folder).unwrap_err();
             let mut rng = fastrand::Rng::with_seed(seed);
             let after = memory.crash_clone(&mut |_| rng.bool());
-            let after = Manifest::load(&after, folder).unwrap().unwrap();
-            assert_eq!(after.least_log_segment, 3, "seed {seed}");
+            let after = Manifest::load(&after, folder).unwrap().unwrap().manifest;
+            assert_eq!(after.progress.least_log_segment, 3, "seed {seed}");
         }
     }
 }

@@ -33,24 +33,15 @@ impl RestoredStore {
     /// A store that holds nothing.
     #[must_use]
     pub fn empty() -> Self {
-        let manifest = Manifest {
-            store_id: 0,
-            next_table: TableId(1),
-            least_log_segment: 1,
-            log_claim: LogClaim::default(),
-            greatest_timestamp: Timestamp::ZERO,
-            records_before: 0,
-            tables: Vec::new(),
-            damaged: Vec::new(),
-            set_aside: Vec::new(),
-        };
-        Self { manifest }
+        Self {
+            manifest: Manifest::new(0),
+        }
     }
 
     /// The tables of the store.
     #[must_use]
     pub fn tables(&self) -> Vec<SnapshotTable> {
-        let tables = self.manifest.tables.iter().map(|table| SnapshotTable {
+        let tables = self.manifest.tables.values().map(|table| SnapshotTable {
             number: table.id.0,
             bytes: table.bytes,
         });
@@ -77,9 +68,10 @@ impl RestoredStore {
     ) -> Result<(), Error> {
         let manifest = &mut self.manifest;
         manifest.store_id = u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
-        manifest.greatest_timestamp = manifest.greatest_timestamp.max(greatest_timestamp);
-        manifest.least_log_segment = FIRST_SEGMENT;
-        manifest.log_claim = LogClaim {
+        let progress = &mut manifest.progress;
+        progress.greatest_timestamp = progress.greatest_timestamp.max(greatest_timestamp);
+        progress.least_log_segment = FIRST_SEGMENT;
+        progress.log_claim = LogClaim {
             segment: FIRST_SEGMENT,
             bytes: 0,
         };

@@ -23,8 +23,6 @@ use crate::error::Error;
 use crate::manifest::{DamagedRange, LiveTable, Manifest};
 use crate::table::Table;
 use crate::table_id::table_file_name;
-use base::KEY_BYTES_MAX;
-use bytes::Bytes;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -41,8 +39,8 @@ pub(in crate::engine) struct RecoveredTables {
 
 /// A table that does not open.
 struct Lost {
-    /// Its place in the manifest.
-    index: usize,
+    /// What is damaged: all of it.
+    range: DamagedRange,
     file: Arc<dyn DiskFile>,
     why: Error,
 }
@@ -58,9 +56,9 @@ pub(in crate::engine) fn open_tables(
     manifest: &mut Manifest,
     cache: &Arc<BlockCache>,
 ) -> Result<RecoveredTables, Error> {
-    let mut opened = Vec::new();
+    let mut tables = Vec::new();
     let mut all_lost = Vec::new();
-    for (index, live) in manifest.tables.iter().enumerate() {
+    for live in manifest.tables.values() {
         let path = folder.join(table_file_name(live.id));
         let file = disk.open(&path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
@@ -69,21 +67,16 @@ pub(in crate::engine) fn open_tables(
             _ => Error::io("open", &path, error),
         })?;
         match open(&file, &path, live, cache) {
-            Ok(table) => opened.push((index, usize::from(live.level), Arc::new(table))),
-            Err(why @ Error::Corrupt { .. }) => all_lost.push(Lost { index, file, why }),
+            Ok(table) => tables.push((usize::from(live.level), Arc::new(table))),
+            Err(why @ Error::Corrupt { .. }) => {
+                let range = range_of(live, manifest);
+                all_lost.push(Lost { range, file, why });
+            }
             Err(error) => return Err(error),
         }
     }
     let lost = all_lost.len() as u64;
-    let ranges: Vec<_> = all_lost
-        .iter()
-        .map(|lost| range_of(lost.index, manifest, &opened))
-        .collect();
-    let mut tables: Vec<_> = opened
-        .into_iter()
-        .map(|(_, level, table)| (level, table))
-        .collect();
-    for (Lost { index, file, why }, range) in all_lost.into_iter().zip(ranges) {
+    for Lost { range, file, why } in all_lost {
         let path = folder.join(table_file_name(range.table));
         tracing::error!(
             error = %why,
@@ -95,10 +88,10 @@ pub(in crate::engine) fn open_tables(
              them from the other nodes. For a node alone: stop it, restore the file from a copy, \
              and start it again"
         );
-        let greatest = manifest.greatest_timestamp;
+        let greatest = manifest.progress.greatest_timestamp;
         let table = Table::lost(file, &path, &range, greatest, Arc::clone(cache), why);
         tables.push((0, Arc::new(table)));
-        if let Some(live) = manifest.tables.get_mut(index) {
+        if let Some(live) = manifest.tables.get_mut(&range.table) {
             // Where tables may overlap: others will be written in its range.
             live.level = 0;
         }
@@ -140,43 +133,18 @@ fn open(
 }
 
 /// The keys that a lost table may have held: those that are noted already, or else those
-/// between its neighbours on its level, or all.
-fn range_of(
-    index: usize,
-    manifest: &Manifest,
-    opened: &[(usize, usize, Arc<Table>)],
-) -> DamagedRange {
-    let lost = manifest.tables[index];
+/// between its bounds.
+fn range_of(lost: &LiveTable, manifest: &Manifest) -> DamagedRange {
     let bytes = 0..lost.bytes.max(1);
     let mut noted = manifest.damaged.iter();
-    if let Some(noted) = noted.find(|known| known.table == lost.id && known.bytes == bytes) {
-        return noted.clone();
-    }
-    // The tables of a sorted level come in the order of their keys.
-    let level = usize::from(lost.level);
-    let is_neighbour = |(_, other, _): &&(usize, usize, Arc<Table>)| level > 0 && *other == level;
-    let (before, after) = opened.split_at(opened.partition_point(|(other, ..)| *other < index));
-    let before = before.iter().rfind(is_neighbour);
-    let after = after.iter().find(is_neighbour);
-    let first_key = before.map(|(.., table)| &table.properties().greatest_key);
-    let last_key = after.map(|(.., table)| &table.properties().least_key);
-    DamagedRange {
+    let noted = noted.find(|known| known.table == lost.id && known.bytes == bytes);
+    noted.cloned().unwrap_or_else(|| DamagedRange {
         table: lost.id,
         bytes,
-        first_key: first_key.map_or_else(Bytes::new, |key| key_after(key)),
-        last_key: last_key.map(|key| Bytes::copy_from_slice(key)),
+        first_key: lost.keys.first.clone(),
+        last_key: lost.keys.last.clone(),
         is_set_aside: false,
-    }
-}
-
-/// The key after this one, or this one if that is too long for a key: to take one more key for
-/// damaged does no harm.
-fn key_after(key: &[u8]) -> Bytes {
-    if key.len() < KEY_BYTES_MAX {
-        [key, &[0]].concat().into()
-    } else {
-        Bytes::copy_from_slice(key)
-    }
+    })
 }
 
 /// Checks that no two tables of a sorted level overlap. Lookups rely on that.

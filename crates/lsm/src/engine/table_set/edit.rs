@@ -10,6 +10,7 @@ use crate::memtable::Memtable;
 use crate::table::Table;
 use crate::table_id::TableId;
 use base::Timestamp;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +39,15 @@ pub(crate) struct TableEdit {
     pub(crate) sets_damage_aside: bool,
     /// Below which timestamp what is set aside is kept no more.
     pub(crate) discarded: Option<Timestamp>,
+}
+
+/// What an edit makes of the tables of a read state.
+pub(super) struct TablesAfter {
+    pub(super) tables: Arc<Tables>,
+    pub(super) damaged: Arc<[NotedRange]>,
+    pub(super) set_aside: Arc<[SetAsidePart]>,
+    /// The tables that go.
+    pub(super) removed: Vec<Arc<Table>>,
 }
 
 /// What arrives with ingested tables.
@@ -69,25 +79,39 @@ impl TableEdit {
         flushed + self.ingested.map_or(0, |ingested| ingested.records)
     }
 
-    /// The read state after the edit.
-    pub(super) fn apply(&self, state: &ReadState) -> ReadState {
+    /// What the edit makes of a read state's tables. No other edit comes before it is shown.
+    pub(super) fn tables_after(&self, state: &ReadState) -> TablesAfter {
+        let removed: BTreeSet<TableId> = self.removed.iter().copied().collect();
+        let (mut kept, mut gone) = (Vec::new(), Vec::new());
+        for (level, table) in state.tables.iter() {
+            if removed.contains(&table.id()) {
+                gone.push(Arc::clone(table));
+                continue;
+            }
+            let mut moved = self.moved.iter();
+            let moved = moved.find(|(_, moved)| moved.id() == table.id());
+            let level = moved.map_or(level, |(level, _)| *level);
+            kept.push((level, Arc::clone(table)));
+        }
+        let tables = Tables::new(kept.into_iter().chain(self.added.iter().cloned()));
+        TablesAfter {
+            damaged: self.damaged_after(state, &tables),
+            set_aside: set_aside::after(self, state, &tables),
+            tables: Arc::new(tables),
+            removed: gone,
+        }
+    }
+
+    /// The read state after the edit, which made this of the tables. Memtables may have been
+    /// frozen meanwhile.
+    pub(super) fn apply(&self, state: &ReadState, after: &TablesAfter) -> ReadState {
         let is_flushed = |memtable: &Arc<Memtable>| {
             let flushed = self.flushed.as_ref();
             flushed.is_some_and(|flushed| Arc::ptr_eq(memtable, &flushed.memtable))
         };
-        let kept = state
-            .tables
-            .iter()
-            .filter(|(_, table)| !self.removed.contains(&table.id()))
-            .map(|(level, table)| {
-                let mut moved = self.moved.iter();
-                let moved = moved.find(|(_, moved)| moved.id() == table.id());
-                (moved.map_or(level, |(level, _)| *level), Arc::clone(table))
-            });
-        let tables = Tables::new(kept.chain(self.added.iter().cloned()));
         ReadState {
-            damaged: self.damaged_after(state, &tables),
-            set_aside: set_aside::after(self, state, &tables),
+            damaged: Arc::clone(&after.damaged),
+            set_aside: Arc::clone(&after.set_aside),
             active: Arc::clone(&state.active),
             frozen: state
                 .frozen
@@ -95,7 +119,7 @@ impl TableEdit {
                 .filter(|memtable| !is_flushed(memtable))
                 .cloned()
                 .collect(),
-            tables: Arc::new(tables),
+            tables: Arc::clone(&after.tables),
             flushed: state.flushed.clone(),
         }
     }

@@ -4,7 +4,7 @@
 //! The [`Manifest`] names the live tables durably, and the [`ReadState`] shows
 //! them and the memtables to readers. Everything that changes the live tables
 //! goes through one function, [`TableSet::apply`]: it makes a [`TableEdit`]
-//! durable by replacing the manifest, then visible by replacing the read state,
+//! durable in the manifest, then visible by replacing the read state,
 //! and then removes the files that the edit has made useless. A crash in between
 //! leaves files that the next start removes.
 //!
@@ -19,7 +19,7 @@
 //! - `removed`: the space of removed files, which is freed a little at a time;
 //! - [`cursors`](LevelCursor): cursors over the tables of a level and over memtables.
 //!
-//! Locks: `manifest`, held while the manifest is replaced, across the disk's
+//! Locks: `manifest`, held while the manifest is edited, across the disk's
 //! syncs, and by an ingest also while it waits for the commit lock; then `merge`, held
 //! briefly; then `sealed_segments`, held briefly while the read state is replaced,
 //! so that a freeze and an edit do not overwrite each other; then that of
@@ -41,6 +41,7 @@ mod tables;
 
 pub(crate) use cursors::{LevelCursor, StoreCursor};
 pub(crate) use damaged_ranges::NotedRange;
+use edit::TablesAfter;
 pub(crate) use edit::{FlushedMemtable, IngestedRecords, TableEdit};
 pub(crate) use files::{TableFiles, TableOutput};
 pub(crate) use flushed::{Came, Flushed, RecordedSequences, Version, VersionSequences};
@@ -50,10 +51,11 @@ pub use set_aside::SetAsideKeys;
 pub(crate) use set_aside::tell_tables;
 pub(crate) use tables::{Beside, Tables};
 
-use crate::disk::Disk;
 use crate::error::Error;
 use crate::locks::lock;
-use crate::manifest::{LiveTable, LogClaim, Manifest};
+use crate::manifest::{
+    EditError, KeyBounds, LiveTable, LogClaim, ManifestEdit, ManifestLog, Progress,
+};
 use crate::memtable::Memtable;
 use crate::options::{Environment, Options};
 use crate::table::Table;
@@ -65,19 +67,15 @@ use flushed::remember;
 use ingest_level::level_for;
 use retired::Retired;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 /// The owner of the manifest and the read state.
 pub(crate) struct TableSet {
-    disk: Arc<dyn Disk>,
-    folder: PathBuf,
     store_id: u64,
     files: TableFiles,
-    /// The manifest in force.
-    manifest: Mutex<Manifest>,
+    manifest: Mutex<ManifestLog>,
     /// Where the merge in progress writes.
     merge: Mutex<Weak<MergeRange>>,
     /// Sealed log segments that are still needed, each with the space of its file.
@@ -100,17 +98,17 @@ impl TableSet {
         environment: &Environment,
         options: &Options,
         files: TableFiles,
-        manifest: Manifest,
+        manifest: ManifestLog,
         read_state: ReadState,
         sealed_segments: BTreeMap<u64, SegmentSpace>,
         free_segments: Arc<FreeSegments>,
     ) -> Self {
         Self {
-            disk: Arc::clone(&environment.disk),
-            folder: environment.folder.clone(),
-            store_id: manifest.public_id(),
+            store_id: manifest.manifest().public_id(),
             files,
-            greatest_timestamp: AtomicU64::new(manifest.greatest_timestamp.as_u64()),
+            greatest_timestamp: AtomicU64::new(
+                manifest.manifest().progress.greatest_timestamp.as_u64(),
+            ),
             manifest: Mutex::new(manifest),
             merge: Mutex::default(),
             sealed_segments: Mutex::new(sealed_segments),
@@ -216,16 +214,19 @@ impl TableSet {
         })
     }
 
-    fn apply_to(&self, manifest: MutexGuard<'_, Manifest>, edit: TableEdit) -> Result<(), Error> {
-        let lost = self.lost();
+    fn apply_to(
+        &self,
+        manifest: MutexGuard<'_, ManifestLog>,
+        edit: TableEdit,
+    ) -> Result<(), Error> {
         let obsolete = self.store(manifest, edit)?.show();
         for id in obsolete.discarded {
             if let Some(file) = self.files.take(id) {
                 self.retired.add_removed(file);
             }
         }
-        for id in obsolete.tables {
-            if lost.contains(&id) {
+        for (id, is_lost) in obsolete.tables {
+            if is_lost {
                 self.files.move_lost_aside(id);
             } else {
                 self.files.remove(id);
@@ -239,13 +240,6 @@ impl TableSet {
             }
         }
         Ok(())
-    }
-
-    /// The tables that did not open.
-    fn lost(&self) -> Vec<TableId> {
-        let state = self.read_state.load();
-        let lost = state.tables.iter().filter(|(_, table)| table.is_lost());
-        lost.map(|(_, table)| table.id()).collect()
     }
 
     /// Adds tables that were ingested, each on the level where it fits, durably. The
@@ -289,29 +283,29 @@ impl TableSet {
     /// Makes an edit durable.
     fn store<'a>(
         &'a self,
-        mut manifest: MutexGuard<'a, Manifest>,
+        mut manifest: MutexGuard<'a, ManifestLog>,
         edit: TableEdit,
     ) -> Result<StoredEdit<'a>, Error> {
         // A memtable may be frozen meanwhile, which changes neither the tables
         // nor the least segment that is needed.
-        let mut next = manifest.clone();
-        let after = edit.apply(&self.read_state.load());
+        let before = self.read_state.load_full();
+        let after = edit.tables_after(&before);
         debug_assert!(after.tables.are_sorted(), "tables of a level overlap");
-        self.describe(&after, &mut next);
-        next.records_before = next.records_before.saturating_add(edit.records());
-        if let Err(error) = next.store(&*self.disk, &self.folder) {
-            if !error.is_sync() {
+        let state = edit.apply(&before, &after);
+        let change = self.describe(&edit, &state, &manifest);
+        if let Err(EditError { error, may_come }) = manifest.edit(change) {
+            if !may_come {
                 for (_, table) in &edit.added {
                     self.files.remove(table.id());
                 }
             }
             return Err(error);
         }
-        *manifest = next;
         Ok(StoredEdit {
             set: self,
             manifest,
             edit,
+            after,
         })
     }
 
@@ -327,29 +321,41 @@ impl TableSet {
         self.is_damaged.store(is_damaged, Relaxed);
     }
 
-    /// Fills a manifest with what `state` holds.
-    fn describe(&self, state: &ReadState, manifest: &mut Manifest) {
-        manifest.next_table = self.files.next();
-        manifest.least_log_segment = state.least_segment();
+    /// The edit of the manifest that leads to `state`.
+    fn describe(
+        &self,
+        edit: &TableEdit,
+        state: &ReadState,
+        manifest: &ManifestLog,
+    ) -> ManifestEdit {
+        let before = manifest.manifest();
+        let known = before.progress;
         // Each earlier segment was sealed before the next one became active.
         let claim = LogClaim {
             segment: state.active.segment(),
             bytes: 0,
         };
-        manifest.log_claim = manifest.log_claim.max(claim);
-        manifest.greatest_timestamp = self.greatest_timestamp();
-        manifest.tables = state
-            .tables
-            .iter()
-            .map(|(level, table)| LiveTable {
-                level: level as u8,
-                id: table.id(),
-                bytes: table.file_bytes(),
+        let added = edit.added.iter();
+        let added = added.map(|(level, table)| describe_table(*level, table));
+        let moved = edit.moved.iter().filter_map(|(level, table)| {
+            let known = before.tables.get(&table.id())?.clone();
+            let level = *level as u8;
+            Some(LiveTable { level, ..known })
+        });
+        let mut change = ManifestEdit {
+            tables: added.chain(moved).collect(),
+            removed: edit.removed.iter().copied().collect(),
+            ..ManifestEdit::of_progress(Progress {
+                next_table: self.files.next(),
+                least_log_segment: state.least_segment(),
+                log_claim: known.log_claim.max(claim),
+                greatest_timestamp: self.greatest_timestamp(),
+                records_before: known.records_before.saturating_add(edit.records()),
             })
-            .collect();
-        let damaged = state.damaged.iter().map(|noted| noted.range.clone());
-        manifest.damaged = damaged.collect();
-        manifest.set_aside = state.set_aside.to_vec();
+        };
+        let damaged = state.damaged.iter().map(|noted| &noted.range);
+        change.leave(before, damaged, &state.set_aside);
+        change
     }
 
     /// Writes to the manifest how much of the log is durable. Without that, a
@@ -359,14 +365,15 @@ impl TableSet {
     /// [`Error::DiskFull`], [`Error::Sync`], [`Error::Io`].
     pub(crate) fn claim_log(&self, claim: LogClaim) -> Result<(), Error> {
         let mut manifest = lock(&self.manifest);
-        if manifest.log_claim >= claim {
+        let known = manifest.manifest().progress;
+        if known.log_claim >= claim {
             return Ok(());
         }
-        let mut next = manifest.clone();
-        next.log_claim = claim;
-        next.store(&*self.disk, &self.folder)?;
-        *manifest = next;
-        Ok(())
+        let claimed = ManifestEdit::of_progress(Progress {
+            log_claim: claim,
+            ..known
+        });
+        manifest.edit(claimed).map_err(|failed| failed.error)
     }
 
     /// Frees what no reader holds any more.
@@ -385,8 +392,9 @@ impl TableSet {
 #[must_use]
 pub(crate) struct StoredEdit<'a> {
     set: &'a TableSet,
-    manifest: MutexGuard<'a, Manifest>,
+    manifest: MutexGuard<'a, ManifestLog>,
     edit: TableEdit,
+    after: TablesAfter,
 }
 
 impl StoredEdit<'_> {
@@ -412,15 +420,18 @@ impl StoredEdit<'_> {
             set,
             manifest,
             edit,
+            after,
         } = self;
         let mut sealed_segments = lock(&set.sealed_segments);
         let before = set.read_state.load();
-        let mut state = edit.apply(&before);
+        let mut state = edit.apply(&before, &after);
         let (tables, discarded) = set_aside::useless_files(&edit, &before, &state);
-        let is_removed = |table: &Table| edit.removed.contains(&table.id());
-        let removed = before.tables.iter().map(|(_, table)| table);
-        let removed = removed.filter(|table| is_removed(table)).cloned();
-        set.retired.add_tables(removed);
+        let is_lost = |id| {
+            let mut removed = after.removed.iter();
+            removed.any(|table| table.id() == id && table.is_lost())
+        };
+        let tables = tables.into_iter().map(|id| (id, is_lost(id))).collect();
+        set.retired.add_tables(after.removed.iter().cloned());
         if let Some(flushed) = edit.flushed {
             let last = Flushed::new(flushed.at, &flushed.memtable, flushed.sequences);
             remember(&mut state.flushed, last, set.newer_version_checks_kept);
@@ -436,7 +447,7 @@ impl StoredEdit<'_> {
             tell_tables(&state.tables, &state.set_aside);
         }
         set.read_state.store(Arc::new(state));
-        let kept = sealed_segments.split_off(&manifest.least_log_segment);
+        let kept = sealed_segments.split_off(&manifest.manifest().progress.least_log_segment);
         let segments = std::mem::replace(&mut *sealed_segments, kept);
         Obsolete {
             tables,
@@ -446,9 +457,21 @@ impl StoredEdit<'_> {
     }
 }
 
+/// A table as the manifest names it.
+pub(crate) fn describe_table(level: usize, table: &Table) -> LiveTable {
+    let properties = table.properties();
+    LiveTable {
+        level: level as u8,
+        id: table.id(),
+        bytes: table.file_bytes(),
+        keys: KeyBounds::of(&properties.least_key, &properties.greatest_key),
+    }
+}
+
 /// The files that an edit has made useless.
 struct Obsolete {
-    tables: Vec<TableId>,
+    /// The tables that are live no more, and whether each of them had not opened.
+    tables: Vec<(TableId, bool)>,
     /// The files of tables that were kept, but not live.
     discarded: Vec<TableId>,
     segments: BTreeMap<u64, SegmentSpace>,

@@ -40,20 +40,18 @@ fn a_failed_sync_of_a_table_or_manifest_poisons_too() {
     let of_table = |call, path: &Path| {
         call == Call::Sync && path.extension().is_some_and(|name| name == "sst")
     };
-    let of_manifest = |call, path: &Path| call == Call::Sync && path.ends_with("MANIFEST.tmp");
+    let of_manifest = |call, path: &Path| call == Call::Sync && path.ends_with("MANIFEST");
     let of_folder = |call, _: &Path| call == Call::SyncFolder;
-    // Which call fails, and what the store then names. The folder is synced once for a
-    // table and once for the manifest.
+    // Which call fails, and what the store then names. The folder is synced for the table.
     let (flush, compact) = (false, true);
-    let cases: [(bool, Fails, u64, &str); 6] = [
-        (flush, of_table, 0, ".sst"),
-        (flush, of_folder, 0, "/data/store:"),
-        (flush, of_manifest, 0, "MANIFEST.tmp"),
-        (flush, of_folder, 1, "/data/store:"),
-        (compact, of_table, 0, ".sst"),
-        (compact, of_manifest, 0, "MANIFEST.tmp"),
+    let cases: [(bool, Fails, &str); 5] = [
+        (flush, of_table, ".sst"),
+        (flush, of_folder, "/data/store:"),
+        (flush, of_manifest, "MANIFEST:"),
+        (compact, of_table, ".sst"),
+        (compact, of_manifest, "MANIFEST:"),
     ];
-    for (compacts, fails, at, named) in cases {
+    for (compacts, fails, named) in cases {
         let mut world = World::new();
         let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
         world.disk = Arc::clone(&faulty) as _;
@@ -67,7 +65,7 @@ fn a_failed_sync_of_a_table_or_manifest_poisons_too() {
         }
         // The next segment is created before, so that none of its syncs fails.
         world.executor.run_class(JobClass::Log);
-        faulty.arm(Fault::at(at, ErrorKind::Other).only(fails));
+        faulty.arm(Fault::at(0, ErrorKind::Other).only(fails));
         let failed = if compacts {
             engine.compact()
         } else {

@@ -178,7 +178,7 @@ fn a_busy_store_is_not_slowed_by_claims() {
     let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
     world.disk = Arc::clone(&faulty) as _;
     let engine = world.open();
-    let manifests = |call, path: &Path| call == Call::Rename && path.ends_with("MANIFEST.tmp");
+    let manifests = |call, path: &Path| call == Call::Sync && path.ends_with("MANIFEST");
     world.executor.run_for(Duration::from_secs(10));
     faulty.arm(Fault::at(u64::MAX, ErrorKind::Other).only(manifests));
     for number in 1..=30 {

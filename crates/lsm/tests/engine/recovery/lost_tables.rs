@@ -143,8 +143,7 @@ fn a_start_serves_what_does_not_need_the_table() {
                 "they lie together"
             );
             assert_eq!(failed, damaged);
-            // The range ends with the first key of the next table: more is not known.
-            assert_eq!(repaired(&engine), read.len() + 1);
+            assert_eq!(repaired(&engine), read.len());
             let scanned = engine.scan(b"", None).next_batch(1 << 20);
             assert!(matches!(scanned, Err(Error::Corrupt { .. })));
             let statistics = engine.statistics();
@@ -226,26 +225,30 @@ fn once_it_was_compared_the_table_is_gone() {
     assert!(length(&world, Path::new(&kept)) > 0);
 }
 
-/// Nothing bounds the keys of a table of level 0, nor those of the first and last of a level.
+/// The manifest knows the keys of a table, on every level.
 #[test]
-fn without_neighbours_the_range_has_no_end() {
+fn the_range_is_that_of_the_keys_of_the_table() {
     let (world, files) = compacted();
     damage(&world, files.last().unwrap());
     let engine = world.open();
-    assert!(engine.is_damaged(b"zzz"));
+    assert!(engine.is_damaged(key(KEYS - 1).as_bytes()));
+    assert!(!engine.is_damaged(b"zzz"));
     assert!(!engine.is_damaged(b"a"));
     drop(engine);
 
     let world = World::new();
     let engine = world.open();
+    let long = "n".repeat(KEY_BYTES_MAX);
     engine.write(put("m", 1, "v")).unwrap();
+    engine.write(put(&long, 1, "v")).unwrap();
     engine.flush().unwrap();
     drop(engine);
     let names = world.memory.list(&World::folder()).unwrap();
     let name = names.iter().find(|name| name.ends_with(".sst")).unwrap();
     damage(&world, &World::folder().join(name));
     let engine = world.open();
-    assert!(engine.is_damaged(b"a") && engine.is_damaged(&[0xff; 1024]));
+    assert!(engine.is_damaged(b"m") && engine.is_damaged(long.as_bytes()));
+    assert!(!engine.is_damaged(b"l") && !engine.is_damaged(b"oo"));
 }
 
 #[test]

@@ -155,13 +155,15 @@ impl Client {
     /// # Errors
     /// [`Error`]; a key without a value is a refusal with status 404.
     pub async fn get(&self, key: &[u8], replicas: Replicas) -> Result<Found, Error> {
-        let message = Message::new(Method::GET, entity(key, replicas));
+        let message = self.message(Method::GET, entity(key, replicas));
+        let limits = self.settings().limits;
         self.ask(Repeat::Always, async |node| {
-            let mut answer = self.send(node, &message).await?;
-            Ok(Found {
-                head: EntityHead::of(&answer)?,
-                value: answer.read_all(VALUE_BYTES_MAX).await?,
-            })
+            let read = |answer: &Answer, value| {
+                let head = EntityHead::of(answer)?;
+                Ok(Found { head, value })
+            };
+            self.fetch(limits, node, &message, VALUE_BYTES_MAX, read)
+                .await
         })
         .await
     }
@@ -198,7 +200,7 @@ impl Client {
         condition: &Condition,
     ) -> Result<EntityHead, Error> {
         let target = entity(key, replicas).with_number("ttl", ttl_seconds);
-        let mut message = Message::new(Method::PUT, target);
+        let mut message = self.message(Method::PUT, target);
         message.body = value;
         self.write(message, condition).await
     }
@@ -218,7 +220,7 @@ impl Client {
         let target = entity(key, replicas)
             .with("touch", b"true")
             .with_number("ttl", ttl_seconds);
-        let mut message = Message::new(Method::PUT, target);
+        let mut message = self.message(Method::PUT, target);
         message.headers = condition.headers();
         self.write_with(&message, Repeat::IfNotDone).await
     }
@@ -242,7 +244,7 @@ impl Client {
         replicas: Replicas,
         condition: &Condition,
     ) -> Result<EntityHead, Error> {
-        let message = Message::new(Method::DELETE, entity(key, replicas));
+        let message = self.message(Method::DELETE, entity(key, replicas));
         self.write(message, condition).await
     }
 
@@ -261,10 +263,11 @@ impl Client {
     }
 
     async fn write_with(&self, message: &Message, repeat: Repeat) -> Result<EntityHead, Error> {
+        let limits = self.settings().limits;
         self.ask(repeat, async |node| {
-            let mut answer = self.send(node, message).await?;
-            answer.read_all(PAGE_BYTES_MAX).await?;
-            EntityHead::of(&answer)
+            let read = |answer: &Answer, _| EntityHead::of(answer);
+            self.fetch(limits, node, message, PAGE_BYTES_MAX, read)
+                .await
         })
         .await
     }
@@ -278,11 +281,11 @@ impl Client {
         if has_versions {
             target = target.with("versions", b"true");
         }
-        let message = Message::new(Method::GET, target);
+        let message = self.message(Method::GET, target);
+        let limits = self.settings().limits;
         self.ask(Repeat::Always, async |node| {
-            let mut answer = self.send(node, &message).await?;
-            let page = answer.read_all(PAGE_BYTES_MAX).await?;
-            serde_json::from_slice(&page).map_err(|error| answer.other(error.to_string()))
+            self.fetch(limits, node, &message, PAGE_BYTES_MAX, Answer::json)
+                .await
         })
         .await
     }

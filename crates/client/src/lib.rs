@@ -5,7 +5,7 @@
 //! to begin: it takes [`Node`]s and [`Settings`].
 //!
 //! - `client`: several nodes, and which of them to retry, and how often.
-//! - `entity`: requests for one key.
+//! - `entity`: requests for one key. `batch`: many of them in one request.
 //! - `scan`: scans that survive the death of a node, and never mistake a truncated stream for a
 //!   complete one.
 //! - `import`: many lines in batches, without losing one.
@@ -15,6 +15,7 @@
 //!   answers.
 //! - `query`, `node`: the syntax of requests, nodes and tokens; `text`: bytes as text.
 
+mod batch;
 mod client;
 mod connection;
 mod entity;
@@ -29,6 +30,7 @@ mod testing;
 mod text;
 
 pub use api::{Entity, ListedLine, Problem};
+pub use batch::{BatchAnswer, BatchCondition, BatchOperation};
 pub use client::{Client, Settings};
 pub use connection::Limits;
 pub use entity::{Condition, EntityHead, Found, KeyReplica, KeyReplicas};

@@ -115,7 +115,7 @@ impl SingleRequest<'_> {
             .method(self.method)
             .uri(self.target)
             .header(HOST, node.authority());
-        if let Some(token) = node.token() {
+        if let Some(token) = node.token()? {
             request = request.header(AUTHORIZATION, token.field());
         }
         for (name, value) in self.headers {

@@ -13,13 +13,18 @@
 //! Retrying a write whose outcome is unknown makes a new write, newer than everything acknowledged
 //! meanwhile, so only the caller can decide it. A conditional write is never repeated then.
 
-use crate::connection::{Answer, Connection, Limits, RequestBody};
+pub(crate) mod pool;
+
+use crate::connection::{Answer, Limits, RequestBody};
 use crate::error::{Error, Outcome};
 use crate::node::Node;
 use crate::query::Target;
-use hyper::header::{AUTHORIZATION, HOST};
+use hyper::header::{AUTHORIZATION, HOST, HeaderValue};
 use hyper::{Method, Request};
+use pool::{Exchange, Pool};
 use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -40,11 +45,14 @@ pub struct Settings {
     pub retries: u32,
     /// Whether it repeats a write whose outcome is unknown.
     pub repeats_writes: bool,
+    /// How many requests run at a time, each over a connection of its own. More wait, for as long as a
+    /// node may be silent. Those of an import do not count.
+    pub connections: usize,
 }
 
 impl Default for Settings {
-    /// A second for a connection, five without a byte of an answer, four rounds over all nodes, and
-    /// no write is repeated whose outcome is unknown.
+    /// A second for a connection, five without a byte of an answer, four rounds over all nodes, 64
+    /// connections, and no write is repeated whose outcome is unknown.
     fn default() -> Self {
         Self {
             limits: Limits {
@@ -54,9 +62,13 @@ impl Default for Settings {
             scan_silence_max: None,
             retries: 3,
             repeats_writes: false,
+            connections: 64,
         }
     }
 }
+
+/// Gives the field `traceparent` of an operation, or none.
+type Traceparent = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// A request may be repeated after an attempt whose outcome is unknown, or may not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,12 +91,22 @@ impl Repeat {
 }
 
 /// A client of the nodes of a cluster.
-#[derive(Debug)]
 pub struct Client {
     nodes: Vec<Node>,
     settings: Settings,
+    pool: Pool,
+    traceparent: Option<Traceparent>,
     /// The node that served the last request.
     preferred: AtomicUsize,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("nodes", &self.nodes)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Client {
@@ -93,8 +115,36 @@ impl Client {
         (!nodes.is_empty()).then(|| Self {
             nodes,
             settings,
+            pool: Pool::new(settings.connections),
+            traceparent: None,
             preferred: AtomicUsize::new(0),
         })
+    }
+
+    /// The same, with the header `traceparent` of W3C Trace Context in its requests. The function is
+    /// called once for each operation, an import excepted; what is no header is left out.
+    #[must_use]
+    pub fn with_traceparent(
+        self,
+        traceparent: impl Fn() -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            traceparent: Some(Arc::new(traceparent)),
+            ..self
+        }
+    }
+
+    /// A request without a body, which names the trace of a new operation.
+    pub(crate) fn message(&self, method: Method, target: Target) -> Message {
+        let mut message = Message::new(method, target);
+        message.trace = self.trace();
+        message
+    }
+
+    /// The trace of a new operation.
+    pub(crate) fn trace(&self) -> Option<HeaderValue> {
+        let traceparent = self.traceparent.as_ref()?();
+        HeaderValue::try_from(traceparent?).ok()
     }
 
     /// The nodes.
@@ -163,28 +213,44 @@ impl Client {
         }
     }
 
-    /// Sends a request to a node over a connection of its own. Returns its answer, which
-    /// has the status of success.
+    /// Sends a request to a node. Returns its answer, which has the status of success.
     ///
     /// # Errors
     /// Those of the connection, and [`Error::Refused`] for any other status.
-    pub(crate) async fn send(&self, node: &Node, message: &Message) -> Result<Answer, Error> {
-        send_within(self.settings.limits, node, message).await
+    pub(crate) async fn send(
+        &self,
+        limits: Limits,
+        node: &Node,
+        message: &Message,
+    ) -> Result<Exchange<'_>, Error> {
+        let mut exchange = self.pool.send(node, message, limits).await?;
+        match exchange.answer.check(message.success_status()).await {
+            Ok(()) => Ok(exchange),
+            Err(error) => {
+                exchange.finish();
+                Err(error)
+            }
+        }
     }
-}
 
-/// As [`Client::send`], with other limits.
-///
-/// # Errors
-/// As [`Client::send`].
-pub(crate) async fn send_within(
-    limits: Limits,
-    node: &Node,
-    message: &Message,
-) -> Result<Answer, Error> {
-    let connection = Connection::open(node, limits).await?;
-    let answer = connection.send(message.request(node)?, limits).await?;
-    answer.expect(message.success_status()).await
+    /// As [`Self::send`], with the whole body of the answer, from which `read` takes what is wanted.
+    ///
+    /// # Errors
+    /// As [`Self::send`], and those of `read`.
+    pub(crate) async fn fetch<T>(
+        &self,
+        limits: Limits,
+        node: &Node,
+        message: &Message,
+        bytes_max: u64,
+        read: impl FnOnce(&Answer, Vec<u8>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut exchange = self.send(limits, node, message).await?;
+        let body = exchange.answer.read_all(bytes_max).await?;
+        let done = read(&exchange.answer, body);
+        exchange.finish();
+        done
+    }
 }
 
 /// The failure of all nodes as one.
@@ -219,6 +285,8 @@ pub(crate) struct Message {
     pub(crate) body: bytes::Bytes,
     /// Whether the body is sent in chunks, so that the node answers while it reads.
     pub(crate) is_chunked: bool,
+    /// The trace of the operation.
+    pub(crate) trace: Option<HeaderValue>,
 }
 
 impl Message {
@@ -230,6 +298,7 @@ impl Message {
             headers: Vec::new(),
             body: bytes::Bytes::new(),
             is_chunked: false,
+            trace: None,
         }
     }
 
@@ -245,14 +314,17 @@ impl Message {
     /// The request for a node.
     ///
     /// # Errors
-    /// A target that is no part of a URL, which no key makes.
+    /// [`Error::NoToken`], and a target that is no part of a URL, which no key makes.
     pub(crate) fn request(&self, node: &Node) -> Result<Request<RequestBody>, Error> {
         let mut request = Request::builder()
             .method(self.method.clone())
             .uri(self.target.as_str())
             .header(HOST, node.authority());
-        if let Some(token) = node.token() {
+        if let Some(token) = node.token()? {
             request = request.header(AUTHORIZATION, token.field());
+        }
+        if let Some(trace) = &self.trace {
+            request = request.header("traceparent", trace);
         }
         for (name, value) in &self.headers {
             request = request.header(*name, &**value);

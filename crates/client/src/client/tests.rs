@@ -281,6 +281,31 @@ async fn each_node_is_asked_once_a_round() {
     assert_eq!((one.lines().len(), two.lines().len()), (3, 3));
 }
 
+#[tokio::test]
+async fn all_requests_of_an_operation_name_its_trace() {
+    const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let busy = TestNode::new(vec![Script::status(503, "", "{}")]);
+    let node = TestNode::new(vec![Script::status(202, "Kvorum-Version: 9\r\n", "")]);
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let client = client_of(vec![busy.node.clone(), node.node.clone()], SETTINGS);
+    let client = client.with_traceparent(move || {
+        // What comes second is no header.
+        match counted.fetch_add(1, Ordering::Relaxed) {
+            0 => Some(TRACE.to_owned()),
+            _ => Some("a\nb".to_owned()),
+        }
+    });
+    client.delete(b"k", NONE).await.unwrap();
+    for asked in [&busy, &node] {
+        let asked = asked.requests().next().unwrap();
+        assert_eq!(asked.header("traceparent"), Some(TRACE));
+    }
+    assert_eq!(calls.load(Ordering::Relaxed), 1);
+    client.delete(b"k", NONE).await.unwrap();
+    assert_eq!(node.requests().next().unwrap().header("traceparent"), None);
+}
+
 #[test]
 fn pauses_grow_and_heed_the_node_within_a_bound() {
     let busy = |seconds: u64| {

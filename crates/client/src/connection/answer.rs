@@ -9,6 +9,7 @@ use http_body::Body;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, RETRY_AFTER};
 use hyper::{HeaderMap, Response, Version};
+use serde::de::DeserializeOwned;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::time::Duration;
@@ -23,6 +24,8 @@ pub(crate) struct Answer {
     headers: HeaderMap,
     body: Incoming,
     trailers: Option<HeaderMap>,
+    /// Whether the body was read to its end.
+    is_whole: bool,
     limits: Limits,
 }
 
@@ -53,6 +56,7 @@ impl Answer {
             headers: head.headers,
             body,
             trailers: None,
+            is_whole: false,
             limits,
         })
     }
@@ -67,24 +71,38 @@ impl Answer {
     ///
     /// # Errors
     /// [`Error::Refused`] for any other status.
-    pub(crate) async fn expect(self, status: u16) -> Result<Self, Error> {
+    pub(crate) async fn expect(mut self, status: u16) -> Result<Self, Error> {
+        self.check(status).await?;
+        Ok(self)
+    }
+
+    /// As [`Self::expect`]. The body of another answer is read.
+    ///
+    /// # Errors
+    /// As [`Self::expect`].
+    pub(crate) async fn check(&mut self, status: u16) -> Result<(), Error> {
         if self.status == status {
-            Ok(self)
+            Ok(())
         } else {
-            Err(self.into_error().await)
+            Err(self.error().await)
         }
     }
 
-    /// The answer, if its body is lines of JSON.
+    /// Whether its connection can be used again.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// Whether its body is lines of JSON.
     ///
     /// # Errors
     /// [`Error::OtherServer`].
-    pub(crate) fn expect_lines(self) -> Result<Self, Error> {
+    pub(crate) fn expect_lines(&self) -> Result<(), Error> {
         // A proxy may have added parameters.
         let media_type = self.header(CONTENT_TYPE.as_str()).unwrap_or_default();
         let media_type = media_type.split(';').next().unwrap_or_default().trim();
         if media_type.eq_ignore_ascii_case(LINES_TYPE) {
-            Ok(self)
+            Ok(())
         } else {
             Err(self.other("these are not lines of JSON"))
         }
@@ -124,7 +142,10 @@ impl Answer {
                 .driver
                 .within(&connection.node, self.limits, frame);
             match frame.await? {
-                None => return Ok(None),
+                None => {
+                    self.is_whole = true;
+                    return Ok(None);
+                }
                 Some(Err(error)) => return Err(error_of(&connection.node, &error)),
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(piece) if piece.is_empty() => {}
@@ -153,8 +174,20 @@ impl Answer {
         Ok(all)
     }
 
+    /// What its body, which is here, says as JSON.
+    ///
+    /// # Errors
+    /// [`Error::OtherServer`].
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "it is what a caller of `fetch` does"
+    )]
+    pub(crate) fn json<T: DeserializeOwned>(&self, body: Vec<u8>) -> Result<T, Error> {
+        serde_json::from_slice(&body).map_err(|error| self.other(error.to_string()))
+    }
+
     /// The error that an answer without success stands for. The body is read for it.
-    async fn into_error(mut self) -> Error {
+    async fn error(&mut self) -> Error {
         let body = match self.read_all(PROBLEM_BYTES_MAX).await {
             Ok(body) => body,
             Err(error) => return error,

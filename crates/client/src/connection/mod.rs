@@ -20,7 +20,7 @@ use crate::node::Node;
 use hyper::Request;
 use hyper::client::conn::http1::{self, SendRequest};
 use rustls::AlertDescription;
-use socket::Activity;
+use socket::{Activity, Probe};
 use std::error::Error as _;
 use std::future::Future;
 use std::io;
@@ -39,13 +39,16 @@ pub struct Limits {
 }
 
 /// A connection to a node.
+#[derive(Debug)]
 pub(crate) struct Connection {
     node: Node,
     sender: SendRequest<RequestBody>,
+    probe: Probe,
     driver: Driver,
 }
 
 /// The task that moves the bytes of a connection. It ends with its last owner.
+#[derive(Debug)]
 struct Driver {
     task: JoinHandle<()>,
     activity: Activity,
@@ -84,6 +87,7 @@ impl Connection {
             Err(_) => return Err(unreachable(io::ErrorKind::TimedOut.into())),
         };
         let activity = transport.activity();
+        let probe = transport.probe().map_err(unreachable)?;
         let (sender, connection) = http1::handshake(transport)
             .await
             .map_err(|error| unreachable(io::Error::other(error)))?;
@@ -94,8 +98,19 @@ impl Connection {
         Ok(Self {
             node: node.clone(),
             sender,
+            probe,
             driver: Driver { task, activity },
         })
+    }
+
+    /// Whether it leads to a node as this one is reached.
+    pub(crate) fn is_to(&self, node: &Node) -> bool {
+        self.node.is_reached_as(node)
+    }
+
+    /// Whether nothing has come since the last answer, not even the end of the connection.
+    pub(crate) fn is_quiet(&self) -> bool {
+        !self.sender.is_closed() && self.probe.is_quiet()
     }
 
     /// Waits until it takes another request, once the answer to the last one is read.
@@ -115,9 +130,16 @@ impl Connection {
         request: Request<RequestBody>,
         limits: Limits,
     ) -> Result<Answer, Error> {
-        let response = self.sender.send_request(request);
+        let response = self.sender.try_send_request(request);
         let response = self.driver.within(&self.node, limits, response).await?;
-        let response = response.map_err(|error| error_of(&self.node, &error))?;
+        let response = response.map_err(|error| match error.message() {
+            None => error_of(&self.node, error.error()),
+            // It comes back if nothing of it was sent.
+            Some(_) => Error::Unreachable {
+                node: self.node.url().to_owned(),
+                problem: Some("the connection ended before the request was sent".to_owned()),
+            },
+        })?;
         Answer::new(self, response, limits)
     }
 }

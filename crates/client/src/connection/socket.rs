@@ -1,7 +1,9 @@
 //! A TCP connection that notes when bytes move.
 
-use rustix::net::sockopt;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv, sockopt};
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,6 +48,18 @@ impl Activity {
     }
 }
 
+/// A second descriptor of a connection, which reads nothing.
+#[derive(Debug)]
+pub(super) struct Probe(OwnedFd);
+
+impl Probe {
+    /// Whether no byte waits to be read, and the connection has not ended.
+    pub(super) fn is_quiet(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        matches!(recv(&self.0, &mut [0], flags), Err(Errno::AGAIN))
+    }
+}
+
 /// The connection.
 pub(super) struct Socket {
     stream: TcpStream,
@@ -69,6 +83,14 @@ impl Socket {
             stream,
             activity: Activity::new(),
         })
+    }
+
+    /// Tells what has come on it and was not read.
+    ///
+    /// # Errors
+    /// The system has no descriptor left.
+    pub(super) fn probe(&self) -> io::Result<Probe> {
+        Ok(Probe(self.stream.as_fd().try_clone_to_owned()?))
     }
 
     /// When bytes move on it.

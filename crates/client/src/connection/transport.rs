@@ -1,6 +1,6 @@
 //! The stream that hyper uses: a socket, with TLS over it if the node's URL says https.
 
-use super::socket::{Activity, Socket};
+use super::socket::{Activity, Probe, Socket};
 use crate::node::Node;
 use hyper::rt::ReadBufCursor;
 use std::io;
@@ -58,6 +58,17 @@ impl Transport {
             buffer: vec![0; READ_BYTES].into(),
             activity,
         })
+    }
+
+    /// Tells what has come on it and was not read.
+    ///
+    /// # Errors
+    /// The system has no descriptor left.
+    pub(super) fn probe(&self) -> io::Result<Probe> {
+        match &self.stream {
+            Stream::Plain(socket, _) => socket.probe(),
+            Stream::Tls(stream) => stream.get_ref().0.probe(),
+        }
     }
 
     /// When bytes move on it.

@@ -4,6 +4,7 @@ pub(crate) mod refusal;
 
 use api::problem_type::{BAD_PARAMETER, TLS_REQUIRED};
 use refusal::Refusal;
+use std::path::PathBuf;
 use std::time::Duration;
 use tls::HandshakeFailure;
 
@@ -26,6 +27,14 @@ pub enum Error {
         /// Why.
         failure: HandshakeFailure,
         /// Why, in words, and what to do.
+        problem: String,
+    },
+    /// The file that holds the client's token cannot be read, so nothing was sent.
+    #[error("cannot read a token from {}: {problem}", path.display())]
+    NoToken {
+        /// The file.
+        path: PathBuf,
+        /// Why.
         problem: String,
     },
     /// The node took the connection, and then nothing moved for some time.
@@ -159,7 +168,7 @@ impl Error {
             | Self::TooLong { node, .. }
             | Self::Damaged { node, .. } => node,
             Self::Refused(refusal) => &refusal.node,
-            Self::AllFailed(_) => "",
+            Self::NoToken { .. } | Self::AllFailed(_) => "",
         }
     }
 
@@ -175,7 +184,8 @@ impl Error {
                 500 | 502 | 504 => Outcome::Unknown,
                 _ => Outcome::Final,
             },
-            Self::OtherServer { .. }
+            Self::NoToken { .. }
+            | Self::OtherServer { .. }
             | Self::TooLong { .. }
             | Self::Damaged { .. }
             | Self::AllFailed(_) => Outcome::Final,
@@ -186,7 +196,7 @@ impl Error {
     pub fn remedy(&self) -> Remedy {
         match self {
             Self::Unreachable { .. } | Self::Silent { .. } | Self::Cut { .. } => Remedy::Wait,
-            Self::Distrusted { .. } => Remedy::Identify,
+            Self::Distrusted { .. } | Self::NoToken { .. } => Remedy::Identify,
             Self::Refused(refusal) => match refusal.status {
                 401 | 403 => Remedy::Identify,
                 // By http to a node that speaks only TLS.

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use hyper::Method;
 use hyper::header::CONTENT_TYPE;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 /// The longest body that is sent with its length. A node takes 16 MiB; longer ones are sent
 /// in chunks.
@@ -65,7 +66,7 @@ impl BatchSender {
             Ok(answer) => answer,
             Err(error) => return (answers, Err(error)),
         };
-        let read = read_answers(&mut answer, operations, &mut answers).await;
+        let read = read_answers(&mut answer, operations, LINE_BYTES_MAX, &mut answers).await;
         if read.is_ok() {
             self.kept = Some((index, answer.finish()));
         }
@@ -96,18 +97,18 @@ impl BatchSender {
             None => Connection::open(node, limits).await?,
         };
         let answer = connection.send(message.request(node)?, limits).await?;
-        answer
-            .expect(message.success_status())
-            .await?
-            .expect_lines()
+        let answer = answer.expect(message.success_status()).await?;
+        answer.expect_lines()?;
+        Ok(answer)
     }
 }
 
-/// Reads a line for each operation, and the end behind them.
-async fn read_answers(
+/// Reads a line for each operation, and the end behind them. A line has at most `line_bytes_max`.
+pub(crate) async fn read_answers<T: DeserializeOwned>(
     answer: &mut Answer,
     operations: usize,
-    answers: &mut Vec<OperationAnswer>,
+    line_bytes_max: usize,
+    answers: &mut Vec<T>,
 ) -> Result<(), Error> {
     let mut rest = Vec::new();
     while let Some(piece) = answer.next().await? {
@@ -125,7 +126,7 @@ async fn read_answers(
             }
         }
         rest.drain(..done);
-        if rest.len() > LINE_BYTES_MAX {
+        if rest.len() > line_bytes_max {
             return Err(answer.other("the answer to an operation is too long"));
         }
     }

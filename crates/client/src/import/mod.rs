@@ -17,7 +17,7 @@
 //!
 //! Memory is bounded by [`OPEN_SECTIONS_MAX`], and by [`OPEN_BYTES_MAX`] plus one line.
 
-mod batch;
+pub(crate) mod batch;
 mod caller;
 mod input;
 mod shard;

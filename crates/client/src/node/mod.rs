@@ -3,13 +3,16 @@
 mod token;
 
 pub use token::{Token, TokenError};
+use token::{TokenFile, TokenSource};
 
+use crate::error::Error;
 use dial::Resolver;
 use hyper::Uri;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +28,7 @@ pub struct Node {
     host: String,
     port: u16,
     tls: Option<NodeTls>,
-    token: Option<Token>,
+    token: Option<TokenSource>,
     /// Shared by all copies, so that what was found once stays in use.
     resolver: Arc<Resolver>,
 }
@@ -110,7 +113,17 @@ impl Node {
     #[must_use]
     pub fn with_token(self, token: Token) -> Self {
         Self {
-            token: Some(token),
+            token: Some(TokenSource::Given(token)),
+            ..self
+        }
+    }
+
+    /// The same, with the token that a file holds in its first line. It is read again when its
+    /// modification time changes. Copies of the node share what was read.
+    #[must_use]
+    pub fn with_token_file(self, path: impl Into<PathBuf>) -> Self {
+        Self {
+            token: Some(TokenSource::File(Arc::new(TokenFile::new(path.into())))),
             ..self
         }
     }
@@ -144,8 +157,25 @@ impl Node {
     }
 
     /// The token that it is shown.
-    pub(crate) fn token(&self) -> Option<&Token> {
-        self.token.as_ref()
+    ///
+    /// # Errors
+    /// [`Error::NoToken`].
+    pub(crate) fn token(&self) -> Result<Option<Token>, Error> {
+        match &self.token {
+            None => Ok(None),
+            Some(TokenSource::Given(token)) => Ok(Some(token.clone())),
+            Some(TokenSource::File(file)) => file.token().map(Some),
+        }
+    }
+
+    /// Whether a connection to another node leads to this one, with the same trust.
+    pub(crate) fn is_reached_as(&self, other: &Self) -> bool {
+        let is_same_trust = match (&self.tls, &other.tls) {
+            (Some(tls), Some(other)) => Arc::ptr_eq(&tls.config, &other.config),
+            (None, None) => true,
+            _ => false,
+        };
+        self.url == other.url && is_same_trust
     }
 }
 

@@ -1,7 +1,13 @@
 //! The token by which nodes recognize a client.
 
+use crate::error::Error;
 use hyper::header::HeaderValue;
 use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 /// The longest token, in bytes: far above those that nodes give out.
 const BYTES_MAX: usize = 4096;
@@ -58,6 +64,57 @@ impl Token {
     }
 }
 
+/// Where a token comes from.
+#[derive(Clone, Debug)]
+pub(super) enum TokenSource {
+    Given(Token),
+    File(Arc<TokenFile>),
+}
+
+/// A file whose first line is a token.
+#[derive(Debug)]
+pub(super) struct TokenFile {
+    path: PathBuf,
+    /// What was read, and when the file was modified then.
+    read: Mutex<Option<(SystemTime, Token)>>,
+}
+
+impl TokenFile {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self {
+            path,
+            read: Mutex::default(),
+        }
+    }
+
+    /// The token that the file holds now.
+    ///
+    /// # Errors
+    /// [`Error::NoToken`].
+    pub(super) fn token(&self) -> Result<Token, Error> {
+        self.read().map_err(|problem| Error::NoToken {
+            path: self.path.clone(),
+            problem: problem.to_string(),
+        })
+    }
+
+    fn read(&self) -> io::Result<Token> {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let modified = std::fs::metadata(&self.path)?.modified()?;
+        if let Some((at, token)) = &*read
+            && *at == modified
+        {
+            return Ok(token.clone());
+        }
+        let file = File::open(&self.path)?;
+        let mut line = String::new();
+        BufReader::new(file.take(BYTES_MAX as u64 + 2)).read_line(&mut line)?;
+        let token = Token::parse(line.trim_end_matches(['\r', '\n'])).map_err(io::Error::other)?;
+        *read = Some((modified, token.clone()));
+        Ok(token)
+    }
+}
+
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token")
@@ -89,5 +146,35 @@ mod tests {
         assert!(!format!("{token:?} {:?}", token.field()).contains("hidden"));
         let error = Token::parse("hidden hidden").unwrap_err();
         assert!(!format!("{error:?} {error}").contains("hidden"), "{error}");
+    }
+
+    #[test]
+    fn a_file_is_read_again_once_it_has_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        let write = |text: &str, seconds: u64| {
+            let file = File::create(&path).unwrap();
+            io::Write::write_all(&mut &file, text.as_bytes()).unwrap();
+            let modified = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+            file.set_modified(modified).unwrap();
+        };
+        let file = TokenFile::new(path.clone());
+        assert!(matches!(file.token(), Err(Error::NoToken { .. })));
+        for (text, seconds, token) in [
+            ("first\nanother line\n", 1, "first"),
+            // Not read, because its time is the same.
+            ("second", 1, "first"),
+            ("second\r\n", 2, "second"),
+        ] {
+            write(text, seconds);
+            assert_eq!(file.token().unwrap().reveal(), token);
+        }
+        write("no token", 3);
+        let error = file.token().unwrap_err();
+        assert!(
+            error.to_string().contains("one of which is none of these"),
+            "{error}"
+        );
+        assert!(!error.to_string().contains("no token"), "{error}");
     }
 }

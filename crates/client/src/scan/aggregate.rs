@@ -1,7 +1,8 @@
 //! What the entities of a scan amount to, which a node computes.
 
 use super::{COUNTING_MAX, ScanRequest, Scope};
-use crate::client::{Client, Message, Repeat, send_within};
+use crate::client::{Client, Repeat};
+use crate::connection::Answer;
 use crate::error::Error;
 use crate::query::Target;
 use base64::Engine as _;
@@ -105,16 +106,15 @@ impl Client {
             by,
             aggregates: operands,
         };
-        let mut message = Message::new(Method::POST, Target::new("/v0/aggregate"));
+        let mut message = self.message(Method::POST, Target::new("/v0/aggregate"));
         message.headers = vec![(CONTENT_TYPE.as_str(), "application/json".into())];
         // Texts and numbers always have a JSON form.
         message.body = serde_json::to_vec(&question).unwrap_or_default().into();
         let limits = self.limits_of_scans(COUNTING_MAX);
         let nodes = scan.scope.nodes_of(self);
         self.ask_among(nodes, Repeat::Always, async |node| {
-            let mut answer = send_within(limits, node, &message).await?;
-            let page = answer.read_all(ANSWER_BYTES_MAX).await?;
-            serde_json::from_slice(&page).map_err(|error| answer.other(error.to_string()))
+            self.fetch(limits, node, &message, ANSWER_BYTES_MAX, Answer::json)
+                .await
         })
         .await
     }

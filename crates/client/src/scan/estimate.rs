@@ -1,7 +1,8 @@
 //! Estimates the number of entities, to show the progress of a scan.
 
 use super::{ScanRequest, Scope};
-use crate::client::{Client, Message};
+use crate::client::Client;
+use crate::connection::Answer;
 use crate::query::Target;
 use hyper::Method;
 use serde::Deserialize;
@@ -31,10 +32,10 @@ impl Client {
         if request.start != [0] || request.end.is_some() {
             return None;
         }
-        let message = Message::new(Method::GET, Target::new("/v0/status"));
-        let mut answer = self.send(self.nodes().first()?, &message).await.ok()?;
-        let status = answer.read_all(STATUS_BYTES_MAX).await.ok()?;
-        let status: Status = serde_json::from_slice(&status).ok()?;
+        let message = self.message(Method::GET, Target::new("/v0/status"));
+        let (limits, node) = (self.settings().limits, self.nodes().first()?);
+        let status = self.fetch(limits, node, &message, STATUS_BYTES_MAX, Answer::json);
+        let status: Status = status.await.ok()?;
         status.entities_about(request)
     }
 }

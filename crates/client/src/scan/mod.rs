@@ -8,7 +8,8 @@
 mod aggregate;
 mod estimate;
 
-use crate::client::{Client, Message, Repeat, Settings, all_failed, pause, send_within};
+use crate::client::pool::Exchange;
+use crate::client::{Client, Message, Repeat, Settings, all_failed, pause};
 use crate::connection::{Answer, LINES_TYPE, Limits};
 use crate::error::{Error, Outcome};
 use crate::node::Node;
@@ -17,7 +18,7 @@ pub use aggregate::{Aggregate, AggregatedGroup, Aggregates, Operand};
 use api::{Entity, ListedLine};
 use crc_fast::{CrcAlgorithm, Digest};
 use hyper::Method;
-use hyper::header::{ACCEPT, TE};
+use hyper::header::{ACCEPT, HeaderValue, TE};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -149,7 +150,8 @@ pub struct ScanReader<'a> {
     client: &'a Client,
     /// What is still to be read.
     rest: ScanRequest,
-    stream: Option<Stream>,
+    trace: Option<HeaderValue>,
+    stream: Option<Stream<'a>>,
     streams: u64,
     /// The node that is asked next.
     node: usize,
@@ -161,8 +163,8 @@ pub struct ScanReader<'a> {
 }
 
 /// The answer to one request.
-struct Stream {
-    answer: Answer,
+struct Stream<'a> {
+    exchange: Exchange<'a>,
     /// Bytes that have arrived, and how many of them are done with.
     bytes: Vec<u8>,
     done: usize,
@@ -192,6 +194,7 @@ impl Client {
             client: self,
             is_whole: request.is_empty(),
             rest: request,
+            trace: self.trace(),
             stream: None,
             streams: 0,
             node: 0,
@@ -210,17 +213,15 @@ impl Client {
         }
         let mut message = request.message();
         message.target = message.target.with("count", b"only");
+        message.trace = self.trace();
         let limits = self.limits_of_scans(COUNTING_MAX);
         let nodes = request.scope.nodes_of(self);
         self.ask_among(nodes, Repeat::Always, async |node| {
-            let mut answer = send_within(limits, node, &message).await?;
-            let page = answer.read_all(1 << 16).await?;
-            let counted = serde_json::from_slice(&page);
-            counted
-                .map_err(|error| answer.other(error.to_string()))
-                .map(|Counted { count }| count)
+            self.fetch(limits, node, &message, 1 << 16, Answer::json)
+                .await
         })
         .await
+        .map(|Counted { count }| count)
     }
 
     fn limits_of_scans(&self, silence_max: Duration) -> Limits {
@@ -284,7 +285,12 @@ impl ScanReader<'_> {
                     }
                     return Ok(Some(line));
                 }
-                Ok(None) => self.is_whole = true,
+                Ok(None) => {
+                    self.is_whole = true;
+                    if let Some(stream) = self.stream.take() {
+                        stream.exchange.finish();
+                    }
+                }
                 Err(error) => self.recover(error).await?,
             }
         }
@@ -302,10 +308,12 @@ impl ScanReader<'_> {
                 };
                 let limits = self.client.limits_of_scans(silence_max);
                 let node = &self.client.nodes()[self.node];
-                let answer = send_within(limits, node, &self.rest.message()).await?;
-                let answer = answer.expect_lines()?;
+                let mut message = self.rest.message();
+                message.trace.clone_from(&self.trace);
+                let exchange = self.client.send(limits, node, &message).await?;
+                exchange.answer.expect_lines()?;
                 self.streams += 1;
-                none.insert(Stream::new(answer))
+                none.insert(Stream::new(exchange))
             }
         };
         let Some(line) = stream.next(self.rest.delimiter.is_some()).await? else {
@@ -351,10 +359,10 @@ impl ScanReader<'_> {
     }
 }
 
-impl Stream {
-    fn new(answer: Answer) -> Self {
+impl<'a> Stream<'a> {
+    fn new(exchange: Exchange<'a>) -> Self {
         Self {
-            answer,
+            exchange,
             bytes: Vec::new(),
             done: 0,
             searched: 0,
@@ -388,11 +396,11 @@ impl Stream {
             (self.done, self.searched) = (0, self.bytes.len());
             if self.bytes.len() > LINE_BYTES_MAX {
                 return Err(Error::TooLong {
-                    node: self.answer.node().to_owned(),
+                    node: self.exchange.answer.node().to_owned(),
                     bytes_max: LINE_BYTES_MAX as u64,
                 });
             }
-            match self.answer.next().await? {
+            match self.exchange.answer.next().await? {
                 Some(piece) => {
                     self.crc32c.update(&piece);
                     self.bytes.extend_from_slice(&piece);
@@ -408,8 +416,8 @@ impl Stream {
             return Err(self.damaged("it ends within a line".to_owned()));
         }
         let (Some(count), Some(digest)) = (
-            self.answer.trailer("kvorum-count"),
-            self.answer.trailer("kvorum-digest"),
+            self.exchange.answer.trailer("kvorum-count"),
+            self.exchange.answer.trailer("kvorum-digest"),
         ) else {
             return Err(self.damaged(
                 "it ends without count and digest, which a proxy may have dropped".to_owned(),
@@ -427,7 +435,7 @@ impl Stream {
 
     fn damaged(&self, problem: String) -> Error {
         Error::Damaged {
-            node: self.answer.node().to_owned(),
+            node: self.exchange.answer.node().to_owned(),
             problem,
         }
     }

@@ -8,6 +8,7 @@ pub(crate) use http_testing::Request;
 use http_testing::{Connection, Stream};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::net::TcpListener;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -37,6 +38,7 @@ pub(crate) const SETTINGS: Settings = Settings {
     scan_silence_max: None,
     retries: 0,
     repeats_writes: false,
+    connections: 64,
 };
 
 /// What a node does with a request.
@@ -64,6 +66,7 @@ impl Script {
 pub(crate) struct TestNode {
     pub(crate) node: Node,
     received: Receiver<Request>,
+    connections: Arc<AtomicUsize>,
 }
 
 impl TestNode {
@@ -98,8 +101,11 @@ impl TestNode {
         let port = listener.local_addr().unwrap().port();
         let (sender, received) = channel();
         let script = Arc::new(Mutex::new(script));
+        let connections = Arc::new(AtomicUsize::new(0));
+        let accepted = Arc::clone(&connections);
         std::thread::spawn(move || {
             while let Ok((stream, _)) = listener.accept() {
+                accepted.fetch_add(1, Ordering::SeqCst);
                 let (script, sender) = (Arc::clone(&script), sender.clone());
                 let tls = tls.clone();
                 std::thread::spawn(move || match tls {
@@ -114,7 +120,13 @@ impl TestNode {
         Self {
             node: Node::new("127.0.0.1", port),
             received,
+            connections,
         }
+    }
+
+    /// How many connections have come.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
     }
 
     /// The requests since the last call, as `METHOD target`.

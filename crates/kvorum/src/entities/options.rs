@@ -76,6 +76,7 @@ impl NodeOptions {
             scan_silence_max: given,
             retries: self.retries,
             repeats_writes,
+            ..Settings::default()
         };
         let client = Client::new(nodes?, settings);
         let client = client.ok_or_else(|| Failure::usage("--url: name a node"))?;

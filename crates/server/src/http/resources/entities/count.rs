@@ -64,7 +64,10 @@ async fn count(
         first_deadline,
         async |entries| {
             let entries = match &filter {
-                Some(filter) => filter.select(entries).await?,
+                Some(filter) => {
+                    let is_awaited = async || check_is_awaited(exchange).await;
+                    filter.select_while(entries, is_awaited).await?
+                }
                 None => entries,
             };
             let live = entries.iter().filter(|entry| entry.is_live(now_unix_ms));

@@ -42,6 +42,18 @@ impl Filter {
     /// # Errors
     /// One of them takes too many steps.
     pub(super) async fn select(&self, entries: Vec<Entry>) -> Result<Vec<Entry>, TooCostly> {
+        self.select_while(entries, async || Ok(())).await
+    }
+
+    /// As [`Self::select`], for as long as `goes_on` says so between two turns.
+    ///
+    /// # Errors
+    /// One of the entries takes too many steps, or what `goes_on` says.
+    pub(super) async fn select_while<E: From<TooCostly>>(
+        &self,
+        entries: Vec<Entry>,
+        goes_on: impl AsyncFn() -> Result<(), E>,
+    ) -> Result<Vec<Entry>, E> {
         let mut matching = Vec::new();
         let mut turns = Turns::default();
         for entry in entries {
@@ -53,7 +65,9 @@ impl Filter {
             if is_match {
                 matching.push(entry);
             }
-            turns.took(steps).await;
+            if turns.took(steps).await {
+                goes_on().await?;
+            }
         }
         Ok(matching)
     }
@@ -126,13 +140,34 @@ mod tests {
         )
     }
 
-    #[test]
-    fn a_long_evaluation_gives_others_their_turn() {
+    /// A condition, and ten entities that all match it, each in more than a turn.
+    fn long() -> (Filter, Vec<Entry>) {
         let condition = Expression::condition("value.a.all(x, x == 1)").unwrap();
-        let filter = Filter::new(condition, 0);
         let value = format!(r#"{{"a":[{}]}}"#, vec!["1"; 1000].join(","));
         let entries = (0..10).map(|number| entry(&number.to_string(), &value));
-        let mut selected = pin!(filter.select(entries.collect()));
+        (Filter::new(condition, 0), entries.collect())
+    }
+
+    #[tokio::test]
+    async fn a_selection_ends_with_the_turn_after_which_nobody_waits_for_it() {
+        let (filter, entries) = long();
+        let turns = Cell::new(0);
+        let selected = filter.select_while(entries, async || {
+            turns.set(turns.get() + 1);
+            match turns.get() {
+                2 => Err(Problem::client_left()),
+                _ => Ok(()),
+            }
+        });
+        assert!(selected.await.is_err());
+        assert_eq!(turns.get(), 2);
+        assert!(filter.asked.get() < 10, "{:?}", filter.asked);
+    }
+
+    #[test]
+    fn a_long_evaluation_gives_others_their_turn() {
+        let (filter, entries) = long();
+        let mut selected = pin!(filter.select(entries));
         let mut context = Context::from_waker(Waker::noop());
         let mut turns = 1;
         let matching = loop {

@@ -2,7 +2,7 @@
 
 use super::snapshots::held_scans::HeldRecords;
 use super::store::Store;
-use super::table_set::{LevelCursor, StoreCursor};
+use super::table_set::{Level, LevelCursor, StoreCursor};
 use crate::error::Error;
 use crate::record::merge::Merge;
 use crate::record::{RecordCursor, RecordRef};
@@ -284,25 +284,25 @@ impl Scan {
             let is_live = |id| state.tables.iter().any(|(_, table)| table.id() == id);
             ahead.retain(is_live);
         }
-        let cursor = |tables| {
-            let tables = LevelCursor::new(tables, start, purpose);
+        let cursor = |tables: &Level, places| {
+            let tables = LevelCursor::new(tables, places, start, purpose);
             StoreCursor::Second(tables.with_read_ahead(self.ahead.as_ref()))
         };
         for (level, tables) in state.tables.levels().iter().enumerate() {
-            let from_start = tables.iter().filter(|table| self.reaches(table)).cloned();
             if level == 0 {
-                cursors.extend(from_start.map(|table| cursor(vec![table])));
-            } else {
-                let tables: Vec<_> = from_start.collect();
-                if !tables.is_empty() {
-                    cursors.push(cursor(tables));
-                }
+                let from_start = tables.iter().filter(|table| self.reaches(table)).cloned();
+                cursors.extend(from_start.map(|table| cursor(&Level::new(vec![table]), 0..1)));
+                continue;
+            }
+            let places = state.tables.places(level, start, self.end.as_deref());
+            if !places.is_empty() {
+                cursors.push(cursor(tables, places));
             }
         }
         Merge::new(cursors)
     }
 
-    /// Whether a table may have keys that the scan has not returned yet.
+    /// Whether a table of level 0 may have keys that the scan has not returned yet.
     fn reaches(&self, table: &Table) -> bool {
         let properties = table.properties();
         if self.purpose.passes_over(properties.greatest_timestamp) {

@@ -147,8 +147,8 @@ impl Table {
         let all = DamagedRange {
             table: self.id(),
             bytes: 0..self.file_bytes(),
-            first_key: Bytes::copy_from_slice(&self.properties().least_key),
-            last_key: Some(Bytes::copy_from_slice(&self.properties().greatest_key)),
+            first_key: self.properties().least_key.clone(),
+            last_key: Some(self.properties().greatest_key.clone()),
             is_set_aside: false,
         };
         let top_end = top.offset + u64::from(top.bytes);

@@ -35,6 +35,7 @@ use super::block::malformed::Malformed;
 use super::filter::FilterShape;
 use crate::record::RecordRef;
 use base::{ByteReader, Expiry, KEY_BYTES_MAX, Kind, Timestamp, put_varint};
+use bytes::Bytes;
 use std::ops::RangeInclusive;
 
 /// The length of the footer.
@@ -191,9 +192,9 @@ pub(crate) struct TableProperties {
     /// None of them has a lower timestamp; [`Timestamp::MAX`] if there is none.
     pub(crate) oldest_non_owned: Timestamp,
     /// The least key.
-    pub(crate) least_key: Vec<u8>,
+    pub(crate) least_key: Bytes,
     /// The greatest key.
-    pub(crate) greatest_key: Vec<u8>,
+    pub(crate) greatest_key: Bytes,
     /// The size of the filter, if there is one.
     pub(super) filter: Option<FilterShape>,
 }
@@ -213,8 +214,8 @@ impl TableProperties {
             least_expiry: Expiry::NEVER,
             non_owned: 0,
             oldest_non_owned: Timestamp::MAX,
-            least_key: Vec::new(),
-            greatest_key: Vec::new(),
+            least_key: Bytes::new(),
+            greatest_key: Bytes::new(),
             filter: None,
         }
     }
@@ -225,7 +226,7 @@ impl TableProperties {
     pub(super) fn add(&mut self, record: RecordRef<'_>) {
         let entry = record.entry;
         if self.entries == 0 {
-            self.least_key = entry.key().to_vec();
+            self.least_key = Bytes::copy_from_slice(entry.key());
         }
         self.entries += 1;
         if entry.kind() == Kind::Tombstone {
@@ -358,9 +359,9 @@ fn decode_shape(input: &mut ByteReader<'_>) -> Option<Option<FilterShape>> {
     Some((!none).then_some(shape))
 }
 
-fn decode_key(input: &mut ByteReader<'_>) -> Option<Vec<u8>> {
+fn decode_key(input: &mut ByteReader<'_>) -> Option<Bytes> {
     let bytes = input.length().filter(|&bytes| bytes <= KEY_BYTES_MAX)?;
-    input.bytes(bytes).map(<[u8]>::to_vec)
+    input.bytes(bytes).map(Bytes::copy_from_slice)
 }
 
 #[cfg(test)]

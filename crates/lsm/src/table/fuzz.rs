@@ -119,8 +119,8 @@ pub fn fuzz_table(bytes: &[u8]) {
         table.pin_filter(0);
         let table = Arc::new(table);
         let mut keys = vec![
-            table.properties().least_key.clone(),
-            table.properties().greatest_key.clone(),
+            table.properties().least_key.to_vec(),
+            table.properties().greatest_key.to_vec(),
             Vec::new(),
         ];
         let mut records = table.cursor(Bound::Unbounded, Purpose::Compaction);

@@ -52,7 +52,7 @@ mod reader;
 mod record;
 mod set_aside;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod writer;
 
 pub use ahead::ScanAhead;

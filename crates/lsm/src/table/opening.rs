@@ -9,7 +9,7 @@ use super::filter::pinned::PinnedFilter;
 use super::format::{FOOTER_BYTES, Footer, FooterError, TableProperties, VERSION, VERSION_MIN};
 use super::reader::{Table, read};
 use super::set_aside::SetAside;
-use crate::cache::BlockCache;
+use crate::cache::{Block, BlockCache};
 use crate::disk::DiskFile;
 use crate::error::Error;
 use crate::manifest::DamagedRange;
@@ -19,8 +19,48 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+/// The most that is read of the end of a file at once, in bytes.
+const TAIL_BYTES_MAX: u64 = 16 << 10;
+
+/// The end of a file, or the footer alone.
+struct Tail {
+    bytes: Vec<u8>,
+    /// Where it begins in the file.
+    offset: u64,
+}
+
+impl Tail {
+    fn read(
+        file: &dyn DiskFile,
+        path: &Path,
+        file_bytes: u64,
+        footer_offset: u64,
+    ) -> Result<Self, Error> {
+        let read_from = |offset: u64| {
+            let mut bytes = vec![0; (file_bytes - offset) as usize];
+            read(file, path, &mut bytes, offset).map(|()| Self { bytes, offset })
+        };
+        // What cannot be read may be a part that the table opens without.
+        let offset = footer_offset.min(file_bytes.saturating_sub(TAIL_BYTES_MAX));
+        read_from(offset).or_else(|_| read_from(footer_offset))
+    }
+
+    fn footer(&self) -> &[u8; FOOTER_BYTES] {
+        const NONE: [u8; FOOTER_BYTES] = [0; FOOTER_BYTES];
+        self.bytes.last_chunk().unwrap_or(&NONE)
+    }
+
+    /// The bytes of a block, if they are there.
+    fn frame(&self, handle: Handle) -> Option<&[u8]> {
+        let begin = usize::try_from(handle.offset.checked_sub(self.offset)?).ok()?;
+        self.bytes
+            .get(begin..begin.checked_add(handle.bytes as usize)?)
+    }
+}
+
 impl Table {
-    /// Opens a table; reads its footer, its properties and its top index.
+    /// Opens a table; reads its footer, its properties and its top index, in one read if they are
+    /// short.
     ///
     /// # Errors
     /// [`Error::Invalid`] for an unknown version, [`Error::Corrupt`], [`Error::Io`].
@@ -36,9 +76,9 @@ impl Table {
         let Some(footer_offset) = file_bytes.checked_sub(FOOTER_BYTES as u64) else {
             return Err(Error::corrupt(path, 0, "the file is too short for a table"));
         };
-        let mut bytes = [0; FOOTER_BYTES];
-        read(&*file, path, &mut bytes, footer_offset)?;
-        let footer = Footer::decode(&bytes, file_bytes).map_err(|error| match error {
+        let tail = Tail::read(&*file, path, file_bytes, footer_offset)?;
+        let bytes = tail.footer();
+        let footer = Footer::decode(bytes, file_bytes).map_err(|error| match error {
             FooterError::Malformed(Malformed(what)) => Error::corrupt(path, footer_offset, what),
             FooterError::UnknownVersion(version) => Error::Invalid(format!(
                 "{} is a table of version {version}; this program reads versions {VERSION_MIN} to \
@@ -60,17 +100,26 @@ impl Table {
             lost: None,
             set_aside: SetAside::default(),
         };
-        let block = table.read_block(footer.properties, Role::Properties)?;
+        let block = table.block_in(&tail, footer.properties, Role::Properties)?;
         table.properties = TableProperties::decode(block.payload(), footer.version)
             .map_err(|malformed| table.corrupt(footer.properties.offset, malformed))?;
-        table.check_greatest()?;
+        table.check_greatest(&tail)?;
         Ok(table)
     }
 
+    /// A block out of the end of the file, or from the disk if it begins before that.
+    fn block_in(&self, tail: &Tail, handle: Handle, role: Role) -> Result<Block, Error> {
+        self.check_bounds(handle)?;
+        match tail.frame(handle) {
+            Some(frame) => self.unpack_block(frame.into(), handle, role),
+            None => self.read_block(handle, role),
+        }
+    }
+
     /// Checks the greatest timestamp of the properties against the top index.
-    fn check_greatest(&self) -> Result<(), Error> {
+    fn check_greatest(&self, tail: &Tail) -> Result<(), Error> {
         let handle = self.footer.top_index;
-        let top = self.read_block(handle, Role::TopIndex)?;
+        let top = self.block_in(tail, handle, Role::TopIndex)?;
         let greatest = || {
             let mut blocks = BlockCursor::new::<IndexEntry>(&top, &[])?;
             let mut greatest = Timestamp::ZERO;
@@ -102,7 +151,7 @@ impl Table {
             offset: 0,
             bytes: 0,
         };
-        let last_key = range.last_key.as_deref();
+        let last_key = range.last_key.clone();
         Self {
             id: range.table,
             file,
@@ -118,8 +167,8 @@ impl Table {
             properties: TableProperties {
                 least_timestamp: Timestamp::ZERO,
                 greatest_timestamp,
-                least_key: range.first_key.to_vec(),
-                greatest_key: last_key.map_or_else(|| vec![u8::MAX; KEY_BYTES_MAX], <[u8]>::to_vec),
+                least_key: range.first_key.clone(),
+                greatest_key: last_key.unwrap_or_else(|| vec![u8::MAX; KEY_BYTES_MAX].into()),
                 ..TableProperties::empty()
             },
             pinned_filter: None,

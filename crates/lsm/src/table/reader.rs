@@ -124,6 +124,8 @@ impl Table {
 
     /// What the table holds.
     pub(crate) fn properties(&self) -> &TableProperties {
+        #[cfg(test)]
+        super::tests::touched::note();
         &self.properties
     }
 
@@ -134,7 +136,8 @@ impl Table {
 
     /// Whether `key` lies between the least and the greatest key.
     pub(crate) fn admits(&self, key: &[u8]) -> bool {
-        *self.properties.least_key <= *key && *key <= *self.properties.greatest_key
+        let properties = self.properties();
+        *properties.least_key <= *key && *key <= *properties.greatest_key
     }
 
     /// The winner among the table's versions of `key`, whose hash is `hash`, without those that
@@ -387,6 +390,16 @@ impl Table {
         let mut frame = frame::zeros(handle.bytes as usize);
         let room = Arc::get_mut(&mut frame).unwrap_or_default();
         self.read(room, handle.offset)?;
+        self.unpack_block(frame, handle, role)
+    }
+
+    /// A block out of the bytes of its frame.
+    pub(super) fn unpack_block(
+        &self,
+        frame: Arc<[u8]>,
+        handle: Handle,
+        role: Role,
+    ) -> Result<Block, Error> {
         let all = 0..frame.len();
         frame::unpack(role, frame, all, handle.offset, &mut Arc::default())
             .map_err(|malformed| self.corrupt(handle.offset, malformed))
@@ -433,7 +446,7 @@ impl Table {
         })
     }
 
-    fn check_bounds(&self, handle: Handle) -> Result<(), Error> {
+    pub(super) fn check_bounds(&self, handle: Handle) -> Result<(), Error> {
         let blocks_end = self.footer.file_bytes - FOOTER_BYTES as u64;
         let end = handle.offset.checked_add(u64::from(handle.bytes));
         if end.is_none_or(|end| end > blocks_end) {

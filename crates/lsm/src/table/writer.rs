@@ -19,6 +19,7 @@ use crate::error::Error;
 use crate::record::Record;
 use crate::record::RecordRef;
 use base::{KEY_BYTES_MAX, Timestamp, VALUE_BYTES_MAX};
+use bytes::Bytes;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -171,7 +172,7 @@ impl TableWriter {
             .blocks
             .write_block(Role::TopIndex, self.top_index.finish())?;
         let (filter_offset, filter_bytes) = self.write_filter()?;
-        self.properties.greatest_key = self.data.last_key().to_vec();
+        self.properties.greatest_key = Bytes::copy_from_slice(self.data.last_key());
         let half = self.properties.entry_bytes.div_ceil(2);
         self.properties.half_expired = self.expiries.when_expired(half);
         let properties = self

@@ -6,9 +6,9 @@
 use super::gc_thresholds::GcThresholds;
 use super::pick::{Pick, Reason};
 use super::reread::Reread;
-use super::retention::{NewerElsewhere, Retained, Retention, Step};
+use super::retention::{NewerElsewhere, OlderElsewhere, Retained, Retention, Step};
 use crate::engine::core::Core;
-use crate::engine::table_set::{LevelCursor, MergeRange, TableEdit, TableOutput, Tables};
+use crate::engine::table_set::{Level, LevelCursor, MergeRange, TableEdit, TableOutput, Tables};
 use crate::error::Error;
 use crate::options::NonOwned;
 use crate::record::merge::Merge;
@@ -86,9 +86,14 @@ impl Inputs {
     ) -> Self {
         let is_input = |table: &Table| pick.inputs.iter().any(|(_, id)| *id == table.id());
         let mut cursors = Vec::new();
-        let cursor = |tables| {
-            let records = LevelCursor::new(tables, Bound::Unbounded, Purpose::Compaction);
-            InputCursor::First(records)
+        let cursor = |tables: Vec<_>| {
+            let (tables, start) = (Level::new(tables), Bound::Unbounded);
+            InputCursor::First(LevelCursor::new(
+                &tables,
+                0..tables.len(),
+                start,
+                Purpose::Compaction,
+            ))
         };
         let (mut file_bytes, mut entry_bytes, mut entries) = (0, 0, 0);
         let mut others = Vec::new();
@@ -159,11 +164,9 @@ impl Compaction {
         let others = Arc::new(inputs.others);
         let newer_elsewhere =
             (pick.reason == Reason::Hidden).then(|| newer_in(Arc::clone(&others)));
+        let older_in_tables = older_in(others);
         let older_elsewhere = move |key: &[u8], timestamp: Timestamp| {
-            least_in_memory <= timestamp
-                || others.iter().any(|(_, table)| {
-                    table.properties().least_timestamp <= timestamp && table.admits(key)
-                })
+            least_in_memory <= timestamp || older_in_tables(key, timestamp)
         };
         let retention = Retention {
             snapshots: core.snapshots.living(),
@@ -454,6 +457,14 @@ impl Compaction {
             files.remove(table.id());
         }
     }
+}
+
+/// Says of a key and a timestamp whether one of these tables may hold a version at or below.
+pub(super) fn older_in(tables: Arc<Tables>) -> OlderElsewhere {
+    Box::new(move |key, timestamp| {
+        let mut tables = tables.candidates(key);
+        tables.any(|table| table.properties().least_timestamp <= timestamp)
+    })
 }
 
 /// Says of a version whether one of these tables holds a newer one. A table that

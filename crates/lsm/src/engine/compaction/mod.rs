@@ -26,6 +26,8 @@
 //! `drop_above` is apart: it rewrites tables when a store is opened, to drop
 //! versions that a wrong clock has given a timestamp.
 
+#[cfg(test)]
+mod cost_tests;
 mod drop_above;
 mod gc_thresholds;
 mod job;

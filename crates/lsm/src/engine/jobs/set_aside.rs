@@ -25,7 +25,7 @@
 //! for each range, because a comparison brings back what the others have of it.
 
 use crate::engine::store::Store;
-use crate::engine::table_set::{LevelCursor, SetAsideKeys};
+use crate::engine::table_set::{Level, LevelCursor, SetAsideKeys};
 use crate::error::Error;
 use crate::manifest::{SetAsidePart, kept_tables};
 use crate::record::RecordCursor;
@@ -168,8 +168,9 @@ impl Store {
                 least_timestamp: Timestamp::ZERO,
                 checks_disk: false,
             };
-            let tables = vec![table];
-            cursors.push(LevelCursor::new(tables, Bound::Included(start), purpose));
+            let tables = Level::new(vec![table]);
+            let start = Bound::Included(start);
+            cursors.push(LevelCursor::new(&tables, 0..tables.len(), start, purpose));
         }
         Ok(cursors)
     }

@@ -1,16 +1,19 @@
 //! A cursor over the records of a whole level, and one over any part of a store.
 
+use super::tables::Level;
 use crate::error::Error;
 use crate::memtable::MemtableCursor;
 use crate::record::{EitherCursor, Record, RecordCursor, RecordRef, no_record};
-use crate::table::{Purpose, ScanAhead, Table, TableCursor};
-use std::ops::Bound;
+use crate::table::{Purpose, ScanAhead, TableCursor};
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 
 /// A cursor over tables of a level, one after another. Only one table at a time holds a
 /// block.
 pub(crate) struct LevelCursor {
-    tables: std::vec::IntoIter<Arc<Table>>,
+    tables: Level,
+    /// The tables that come, by their places on the level.
+    places: Range<usize>,
     current: Option<TableCursor>,
     start: Bound<Vec<u8>>,
     purpose: Purpose,
@@ -19,11 +22,17 @@ pub(crate) struct LevelCursor {
 }
 
 impl LevelCursor {
-    /// The records from `start` on of tables that are sorted and do not overlap. Of level 0
-    /// that is a single one.
-    pub(crate) fn new(tables: Vec<Arc<Table>>, start: Bound<&[u8]>, purpose: Purpose) -> Self {
+    /// The records from `start` on of tables that are sorted and do not overlap, at these places.
+    /// Of level 0 that is a single one.
+    pub(crate) fn new(
+        tables: &Level,
+        places: Range<usize>,
+        start: Bound<&[u8]>,
+        purpose: Purpose,
+    ) -> Self {
         Self {
-            tables: tables.into_iter(),
+            places,
+            tables: Arc::clone(tables),
             current: None,
             start: start.map(<[u8]>::to_vec),
             purpose,
@@ -54,9 +63,13 @@ impl RecordCursor for LevelCursor {
             {
                 return Ok(true);
             }
-            let Some(table) = self.tables.next() else {
+            let Some(table) = self.places.next().and_then(|place| self.tables.get(place)) else {
                 return Ok(false);
             };
+            let greatest = table.properties().greatest_timestamp;
+            if self.purpose.passes_over(greatest) {
+                continue;
+            }
             let start = self.start.as_ref().map(Vec::as_slice);
             let mut cursor = table.cursor(start, self.purpose);
             if let Some(ahead) = &self.ahead {

@@ -5,12 +5,11 @@ use super::flushed::VersionSequences;
 use super::read_state::ReadState;
 use super::set_aside;
 use super::tables::Tables;
-use crate::manifest::SetAsidePart;
+use crate::manifest::{Manifest, SetAsidePart};
 use crate::memtable::Memtable;
 use crate::table::Table;
 use crate::table_id::TableId;
 use base::Timestamp;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,25 +79,19 @@ impl TableEdit {
     }
 
     /// What the edit makes of a read state's tables. No other edit comes before it is shown.
-    pub(super) fn tables_after(&self, state: &ReadState) -> TablesAfter {
-        let removed: BTreeSet<TableId> = self.removed.iter().copied().collect();
-        let (mut kept, mut gone) = (Vec::new(), Vec::new());
-        for (level, table) in state.tables.iter() {
-            if removed.contains(&table.id()) {
-                gone.push(Arc::clone(table));
-                continue;
-            }
-            let mut moved = self.moved.iter();
-            let moved = moved.find(|(_, moved)| moved.id() == table.id());
-            let level = moved.map_or(level, |(level, _)| *level);
-            kept.push((level, Arc::clone(table)));
+    pub(super) fn tables_after(&self, state: &ReadState, manifest: &Manifest) -> TablesAfter {
+        let mut tables = Tables::clone(&state.tables);
+        let live = |id| manifest.tables.get(&id);
+        let removed = tables.remove(self.removed.iter().filter_map(|id| live(*id)));
+        tables.remove(self.moved.iter().filter_map(|(_, table)| live(table.id())));
+        for (level, table) in self.added.iter().chain(&self.moved) {
+            tables.insert(*level, Arc::clone(table));
         }
-        let tables = Tables::new(kept.into_iter().chain(self.added.iter().cloned()));
         TablesAfter {
             damaged: self.damaged_after(state, &tables),
             set_aside: set_aside::after(self, state, &tables),
             tables: Arc::new(tables),
-            removed: gone,
+            removed,
         }
     }
 

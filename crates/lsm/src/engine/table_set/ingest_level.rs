@@ -16,14 +16,15 @@ use super::tables::Tables;
 use crate::manifest::LEVELS;
 use crate::table::Table;
 use crate::table_id::TableId;
+use bytes::Bytes;
 use std::sync::Arc;
 
 /// The keys between which a merge in progress may write tables. It holds for as long as
 /// the merge keeps it.
 pub(crate) struct MergeRange {
     level: usize,
-    least_key: Vec<u8>,
-    greatest_key: Vec<u8>,
+    least_key: Bytes,
+    greatest_key: Bytes,
 }
 
 impl MergeRange {

@@ -49,7 +49,7 @@ pub(crate) use ingest_level::MergeRange;
 pub(crate) use read_state::ReadState;
 pub use set_aside::SetAsideKeys;
 pub(crate) use set_aside::tell_tables;
-pub(crate) use tables::{Beside, Tables};
+pub(crate) use tables::{Beside, Level, Tables};
 
 use crate::error::Error;
 use crate::locks::lock;
@@ -289,8 +289,7 @@ impl TableSet {
         // A memtable may be frozen meanwhile, which changes neither the tables
         // nor the least segment that is needed.
         let before = self.read_state.load_full();
-        let after = edit.tables_after(&before);
-        debug_assert!(after.tables.are_sorted(), "tables of a level overlap");
+        let after = edit.tables_after(&before, manifest.manifest());
         let state = edit.apply(&before, &after);
         let change = self.describe(&edit, &state, &manifest);
         if let Err(EditError { error, may_come }) = manifest.edit(change) {
@@ -342,9 +341,11 @@ impl TableSet {
             let level = *level as u8;
             Some(LiveTable { level, ..known })
         });
+        let removed = edit.removed.iter();
+        let removed = removed.filter(|id| before.tables.contains_key(id));
         let mut change = ManifestEdit {
             tables: added.chain(moved).collect(),
-            removed: edit.removed.iter().copied().collect(),
+            removed: removed.copied().collect(),
             ..ManifestEdit::of_progress(Progress {
                 next_table: self.files.next(),
                 least_log_segment: state.least_segment(),

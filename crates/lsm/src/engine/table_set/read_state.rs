@@ -108,7 +108,7 @@ impl ReadState {
     pub(crate) fn last_key(&self) -> Option<Vec<u8>> {
         let in_memory = self.memtables().filter_map(|memtable| memtable.last_key());
         let tables = self.tables.iter();
-        let in_tables = tables.map(|(_, table)| table.properties().greatest_key.clone());
+        let in_tables = tables.map(|(_, table)| table.properties().greatest_key.to_vec());
         in_memory.chain(in_tables).max()
     }
 

@@ -48,11 +48,8 @@ pub(super) fn edit_of(state: &ReadState, below: Timestamp, keys: SetAsideKeys) -
             for table in tables {
                 let properties = table.properties();
                 for range in &damaged {
-                    let first = range
-                        .first_key
-                        .as_ref()
-                        .max(properties.least_key.as_slice());
-                    let last = properties.greatest_key.as_slice();
+                    let first = range.first_key.as_ref().max(&*properties.least_key);
+                    let last = &*properties.greatest_key;
                     let last = range.last_key.as_ref().map_or(last, |key| last.min(key));
                     if first <= last {
                         edit.set_aside.push(part_of(table, below, (first, last)));

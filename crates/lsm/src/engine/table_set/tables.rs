@@ -1,18 +1,23 @@
 //! The live tables by level, and lookups in them.
 
-use crate::manifest::LEVELS;
+use crate::manifest::{LEVELS, LiveTable};
 use crate::table::{DiskAccess, Interrupt, KeyHash, Table};
 use base::{Entry, NewerVersion, Timestamp};
 use smallvec::SmallVec;
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 
+/// The tables of a level, which read states share.
+pub(crate) type Level = Arc<Vec<Arc<Table>>>;
+
 /// The live tables by level.
+#[derive(Clone)]
 pub(crate) struct Tables {
     /// The tables of level 0 may overlap, and are in descending order of their
     /// greatest timestamp. Those of a level below do not, and are ordered by key.
-    levels: [Vec<Arc<Table>>; LEVELS],
-    greatest_timestamp: Timestamp,
+    levels: [Level; LEVELS],
 }
 
 impl Tables {
@@ -20,33 +25,93 @@ impl Tables {
     /// last counts as the last.
     pub(crate) fn new(tables: impl Iterator<Item = (usize, Arc<Table>)>) -> Self {
         let mut levels = [const { Vec::new() }; LEVELS];
-        let mut greatest_timestamp = Timestamp::ZERO;
         for (level, table) in tables {
-            greatest_timestamp = greatest_timestamp.max(table.properties().greatest_timestamp);
             levels[level.min(LEVELS - 1)].push(table);
         }
         for (level, tables) in levels.iter_mut().enumerate() {
-            if level == 0 {
-                tables.sort_by_key(|table: &Arc<Table>| {
-                    Reverse((table.properties().greatest_timestamp, table.id()))
-                });
-            } else {
-                tables.sort_by(|left: &Arc<Table>, right| {
-                    left.properties()
-                        .least_key
-                        .cmp(&right.properties().least_key)
-                });
-            }
+            tables.sort_by(|one, other| order(level, one, other));
         }
         Self {
-            levels,
-            greatest_timestamp,
+            levels: levels.map(Arc::new),
         }
     }
 
+    /// Adds a table to a level, where on all but level 0 it overlaps none. A level past the last
+    /// counts as the last.
+    pub(super) fn insert(&mut self, level: usize, table: Arc<Table>) {
+        let level = level.min(LEVELS - 1);
+        debug_assert!(
+            level == 0 || !self.overlaps(level, &table),
+            "tables of a level overlap"
+        );
+        let tables = Arc::make_mut(&mut self.levels[level]);
+        let place = tables.partition_point(|other| order(level, other, &table).is_lt());
+        tables.insert(place, table);
+    }
+
+    /// Removes the tables that the manifest names so, and returns them. Others are not looked at,
+    /// except on level 0.
+    pub(super) fn remove<'a>(
+        &mut self,
+        named: impl Iterator<Item = &'a LiveTable>,
+    ) -> Vec<Arc<Table>> {
+        let mut removed = Vec::new();
+        let mut places: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+        for live in named {
+            let level = usize::from(live.level);
+            if let Some((place, table)) = self.find(live) {
+                removed.push(Arc::clone(table));
+                places.entry(level).or_default().insert(place);
+            }
+        }
+        for (level, places) in places {
+            let mut all = 0..;
+            Arc::make_mut(&mut self.levels[level])
+                .retain(|_| all.next().is_none_or(|place| !places.contains(&place)));
+        }
+        removed
+    }
+
+    /// The table that the manifest names so, with its place on its level.
+    fn find(&self, live: &LiveTable) -> Option<(usize, &Arc<Table>)> {
+        let level = usize::from(live.level);
+        let tables = self.levels.get(level)?;
+        let is_before = |table: &Arc<Table>| *table.properties().least_key < *live.keys.first;
+        let from = match level {
+            0 => 0,
+            _ => tables.partition_point(is_before),
+        };
+        let mut candidates = tables.iter().enumerate().skip(from);
+        candidates.find(|(_, table)| table.id() == live.id)
+    }
+
     /// The tables of each level.
-    pub(crate) fn levels(&self) -> &[Vec<Arc<Table>>; LEVELS] {
+    pub(crate) fn levels(&self) -> &[Level; LEVELS] {
         &self.levels
+    }
+
+    /// The places of the tables of a level other than 0 that may have keys from `start` on and
+    /// before `end`.
+    pub(crate) fn places(
+        &self,
+        level: usize,
+        start: Bound<&[u8]>,
+        end: Option<&[u8]>,
+    ) -> Range<usize> {
+        let tables = &self.levels[level];
+        let from = tables.partition_point(|table| {
+            let greatest = &*table.properties().greatest_key;
+            match start {
+                Bound::Included(start) => greatest < start,
+                Bound::Excluded(start) => greatest <= start,
+                Bound::Unbounded => false,
+            }
+        });
+        let to = match end {
+            Some(end) => tables.partition_point(|table| *table.properties().least_key < *end),
+            None => tables.len(),
+        };
+        from..to.max(from)
     }
 
     /// Whether level 0 has at least this number of tables that compaction can merge.
@@ -78,19 +143,11 @@ impl Tables {
             .is_some_and(|other| other.properties().least_key <= keys.greatest_key)
     }
 
-    /// Whether no two tables of a level other than 0 overlap.
-    pub(super) fn are_sorted(&self) -> bool {
-        self.levels[1..].iter().all(|tables| {
-            tables.windows(2).all(|pair| match pair {
-                [before, after] => before.properties().greatest_key < after.properties().least_key,
-                _ => true,
-            })
-        })
-    }
-
-    /// The greatest timestamp of all tables.
+    /// The greatest timestamp of all tables. Looks at each of them.
     pub(crate) fn greatest_timestamp(&self) -> Timestamp {
-        self.greatest_timestamp
+        let tables = self.iter();
+        let timestamps = tables.map(|(_, table)| table.properties().greatest_timestamp);
+        timestamps.max().unwrap_or(Timestamp::ZERO)
     }
 
     /// The winner among `newest` and the versions of a key in the tables.
@@ -167,6 +224,17 @@ impl Tables {
             (Some(_), _) => fresh.next(),
             (None, _) => sorted.next(),
         })
+    }
+}
+
+/// The order of the tables of a level.
+fn order(level: usize, one: &Table, other: &Table) -> Ordering {
+    let (left, right) = (one.properties(), other.properties());
+    if level == 0 {
+        let timestamps = right.greatest_timestamp.cmp(&left.greatest_timestamp);
+        timestamps.then(other.id().cmp(&one.id()))
+    } else {
+        left.least_key.cmp(&right.least_key)
     }
 }
 

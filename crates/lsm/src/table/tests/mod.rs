@@ -26,6 +26,7 @@ mod damage;
 mod file;
 mod fixture;
 mod reading;
+pub(crate) mod touched;
 mod writing;
 
 use file::TestFile;

@@ -49,6 +49,7 @@ use std::collections::BTreeMap;
 
 pub(crate) use purge::{PurgeRule, Waiting, pick_purge};
 pub(crate) use summary::{Levels, TableSummary, summarize};
+use summary::{between, bytes_of, ids, input_bytes, overlapped};
 pub(crate) use whole::Walk;
 
 mod purge;
@@ -303,7 +304,7 @@ fn pick_level_zero(levels: &Levels, base: usize, room_bytes: u64) -> Pick {
     let mut tables: Vec<&TableSummary> = levels[0].iter().collect();
     loop {
         let mut inputs: Vec<_> = tables.iter().map(|table| (0, table.id)).collect();
-        inputs.extend(overlapped(&tables, levels, base));
+        inputs.extend(ids(overlapped(&tables, levels, base)));
         // Each of them may go down alone, because a level says nothing about age.
         if tables.len() > 1 && input_bytes(levels, &inputs) > room_bytes {
             tables.pop();
@@ -357,57 +358,29 @@ fn pick_sorted(
     let (before, after) = tables.split_at(next.unwrap_or(0));
     let output_level = targets.base.max(level + 1);
     let mut picks = after.iter().chain(before).map(|table| {
-        let mut inputs = vec![(level, table.id)];
-        inputs.extend(overlapped(&[table], levels, output_level));
-        Pick {
-            inputs,
-            output_level,
-            reason: if level < targets.base {
-                Reason::LevelLeftOver
-            } else {
-                Reason::LevelSize
-            },
-            cursor: Some((level, table.greatest_key.clone())),
-        }
+        let overlapped: Vec<_> = overlapped(&[table], levels, output_level).collect();
+        let bytes = overlapped.iter().map(|(_, other)| other.bytes);
+        (table, bytes.sum::<u64>() + table.bytes, overlapped)
     });
     let first = picks.next()?;
-    let fits = |pick: &Pick| input_bytes(levels, &pick.inputs) <= settings.room_bytes;
-    if fits(&first) {
-        return Some(first);
-    }
-    Some(picks.find(fits).unwrap_or(first))
-}
-
-/// The bytes of a compaction's tables.
-fn input_bytes(levels: &Levels, inputs: &[(usize, TableId)]) -> u64 {
-    let is_input = |level, table: &&TableSummary| inputs.contains(&(level, table.id));
-    levels
-        .iter()
-        .enumerate()
-        .flat_map(|(level, tables)| tables.iter().filter(move |table| is_input(level, table)))
-        .map(|table| table.bytes)
-        .sum()
-}
-
-/// The tables of `level` that lie, even in part, between the least and the greatest
-/// key of `tables`. Tables in a gap between them count, because an output table may
-/// span the gap.
-fn overlapped<'a>(
-    tables: &[&TableSummary],
-    levels: &'a Levels,
-    level: usize,
-) -> impl Iterator<Item = (usize, TableId)> + use<'a> {
-    let least = tables.iter().map(|table| table.least_key.clone()).min();
-    let greatest = tables.iter().map(|table| table.greatest_key.clone()).max();
-    let range = least.zip(greatest);
-    levels[level]
-        .iter()
-        .filter(move |table| {
-            range.as_ref().is_some_and(|(least, greatest)| {
-                table.greatest_key >= *least && table.least_key <= *greatest
-            })
-        })
-        .map(move |table| (level, table.id))
+    let (table, _, overlapped) = if first.1 <= settings.room_bytes {
+        first
+    } else {
+        let mut fitting = picks.filter(|(_, bytes, _)| *bytes <= settings.room_bytes);
+        fitting.next().unwrap_or(first)
+    };
+    let mut inputs = vec![(level, table.id)];
+    inputs.extend(ids(overlapped));
+    Some(Pick {
+        inputs,
+        output_level,
+        reason: if level < targets.base {
+            Reason::LevelLeftOver
+        } else {
+            Reason::LevelSize
+        },
+        cursor: Some((level, table.greatest_key.clone())),
+    })
 }
 
 /// A table half of which is dead, to be rewritten on its own level.
@@ -471,14 +444,9 @@ fn is_mostly_droppable(table: &TableSummary, gc_thresholds: GcThresholds) -> boo
 
 /// Whether another table may hold a version that one in `table` hides.
 fn may_hide_elsewhere(table: &TableSummary, levels: &Levels) -> bool {
-    levels.iter().flatten().any(|other| {
-        other.id != table.id
-            && other.least_timestamp <= table.greatest_timestamp
-            && other.greatest_key >= table.least_key
-            && other.least_key <= table.greatest_key
-    })
-}
-
-fn bytes_of(tables: &[TableSummary]) -> u64 {
-    tables.iter().map(|table| table.bytes).sum()
+    let hides = |other: &TableSummary| {
+        other.id != table.id && other.least_timestamp <= table.greatest_timestamp
+    };
+    let (least, greatest) = (&table.least_key, &table.greatest_key);
+    (0..LEVELS).any(|level| between(levels, level, least, greatest).any(hides))
 }

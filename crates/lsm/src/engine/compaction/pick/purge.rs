@@ -2,9 +2,8 @@
 //! although it holds more than those.
 
 use super::PickSettings;
-use super::{
-    Levels, Pick, Reason, TableSummary, Targets, input_bytes, overlapped, pick_level_zero,
-};
+use super::summary::{between, ids, input_bytes, overlapped};
+use super::{Levels, Pick, Reason, TableSummary, Targets, pick_level_zero};
 use crate::engine::compaction::gc_thresholds::GcThresholds;
 use crate::manifest::LEVELS;
 use crate::table_id::TableId;
@@ -119,16 +118,13 @@ fn purge(
     settings: &PickSettings,
 ) -> Pick {
     let may_hide = |other: &&TableSummary| {
-        other.id != table.id
-            && !other.is_damaged
-            && other.least_timestamp < gc_threshold
-            && other.greatest_key >= table.least_key
-            && other.least_key <= table.greatest_key
+        other.id != table.id && !other.is_damaged && other.least_timestamp < gc_threshold
     };
-    let above = (0..=level).find_map(|upper| {
-        let other = levels[upper].iter().find(may_hide)?;
-        Some((upper, other))
-    });
+    let holder = |level| {
+        let mut tables = between(levels, level, &table.least_key, &table.greatest_key);
+        tables.find(may_hide)
+    };
+    let above = (0..=level).find_map(|upper| Some((upper, holder(upper)?)));
     match above {
         Some((0, _)) => {
             let [_, sorted @ ..] = levels;
@@ -141,7 +137,7 @@ fn purge(
         Some((upper, other)) => merged(levels, upper, other, upper + 1, Reason::PushDown),
         None => {
             let below = (level + 1..LEVELS).rev();
-            let mut holding = below.filter(|lower| levels[*lower].iter().any(|it| may_hide(&it)));
+            let mut holding = below.filter(|lower| holder(*lower).is_some());
             let output_level = holding.next().unwrap_or(level);
             merged(levels, level, table, output_level, Reason::Purge)
         }
@@ -160,9 +156,8 @@ fn merged(
     let mut tables = vec![table];
     for lower in level + 1..=output_level {
         let more: Vec<_> = overlapped(&tables, levels, lower).collect();
-        let is_more = |table: &&TableSummary| more.contains(&(lower, table.id));
-        tables.extend(levels[lower].iter().filter(is_more));
-        inputs.extend(more);
+        tables.extend(more.iter().map(|(_, table)| *table));
+        inputs.extend(ids(more));
     }
     Pick {
         inputs,

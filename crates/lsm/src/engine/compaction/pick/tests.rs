@@ -1,6 +1,7 @@
 //! The choice of compactions against golden cases in a text file.
 
 use super::*;
+use crate::table::tests::touched::looks;
 use base::Timestamp;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -276,4 +277,40 @@ fn a_table_is_purged_once_the_bound_is_far_enough_past_its_oldest_tombstone() {
         ..table("1[a-b]1")
     };
     assert!(!unknown.concerns(&old));
+}
+
+/// A level of this many tables side by side, from this number on.
+fn level_of(tables: u64, first: u64) -> Vec<TableSummary> {
+    let all = (0..tables)
+        .map(|number| table(&format!("{}[{number:05}a-{number:05}b]10", first + number)));
+    all.collect()
+}
+
+/// Each table is looked at by a search: ten times as many take ten times as long, and little more.
+#[test]
+fn a_choice_among_many_tables_searches_for_those_that_overlap() {
+    let settings = PickSettings {
+        level_zero_tables: 4,
+        base_bytes: 1,
+        table_bytes: 10,
+        room_bytes: 0,
+    };
+    let looks_of = |tables: u64| {
+        let mut levels = Levels::default();
+        levels[5] = level_of(tables, 1);
+        levels[6] = level_of(tables, 1 + tables);
+        for table in levels.iter_mut().flatten() {
+            table.tombstones = table.entries;
+        }
+        let thresholds = GcThresholds {
+            tombstones: Timestamp::from_u64(100),
+            ..GcThresholds::NONE
+        };
+        looks(|| {
+            let pick = pick(&levels, &settings, &Default::default(), 0, thresholds);
+            assert_eq!(pick.unwrap().reason, Reason::LevelSize);
+        })
+    };
+    let (few, many) = (looks_of(100), looks_of(1000));
+    assert!(few > 0 && many < few * 20, "{few} looks, then {many}");
 }

@@ -11,8 +11,9 @@
 //! On the last level it rewrites what no piece has written yet, and what holds a
 //! tombstone or a non-owned version that could not go earlier, because what it hides lay above.
 
+use super::pick_level_zero;
+use super::summary::{ids, overlapped};
 use super::{Levels, Pick, PickSettings, Reason, TableSummary, Targets};
-use super::{overlapped, pick_level_zero};
 use crate::engine::compaction::gc_thresholds::GcThresholds;
 use crate::manifest::LEVELS;
 use crate::table_id::TableId;
@@ -65,7 +66,7 @@ impl Walk {
             let output_level = base.max(self.level + 1);
             if let Some(table) = self.left(levels).next() {
                 let mut inputs = vec![(self.level, table.id)];
-                inputs.extend(overlapped(&[table], levels, output_level));
+                inputs.extend(ids(overlapped(&[table], levels, output_level)));
                 return Some(self.piece(inputs, output_level, table));
             }
             self.level += 1;

@@ -15,9 +15,9 @@
 //!   lost, the session has not met it, and only some stores ever have it.
 //! - An attempt that goes on from a checkpoint behind the key has scanned the key before it begins.
 //! - That an attempt raises nothing does not say that an earlier one has not.
-//! - If a tombstone names fewer stores than the value, a session that moves something below what is
-//!   closed compares all pairs again. The other scenarios do without, so that they show the other
-//!   rules alone.
+//! - If a tombstone names fewer stores than the value, a session that moves something compares all
+//!   pairs again, also if it raises nothing: it may rebuild a store. The other scenarios do without,
+//!   so that they show the other rules alone.
 //! - An acknowledgement of a store that was lost since does not count together with one that comes
 //!   later: the session that rebuilds the store may have passed by.
 //! - What a session has shown of one list of nodes says nothing of another, not even if it goes on

@@ -56,7 +56,7 @@ impl RepairWorker {
         let other_has_all = plan.makes_equal && sent.all;
         let mut asker_has_all = plan.makes_equal;
         let mut received = streamed;
-        // What is streamed counts as old, since a node that lacks most of a range does.
+        // What is streamed counts as not above the cut: a node that lacks most of a range has lost it.
         let mut below_cut = streamed + u64::from(sent.below_cut);
         // A newer version may have fewer copies, and no item that the two compare.
         let fetch = [plan.fetch, sent.may_be_newer_there].concat();

@@ -1,8 +1,8 @@
 //! A log-structured store in which the highest timestamp wins.
 //!
 //! Writes may come in any order: of two versions of a key, the one with the higher
-//! timestamp wins, wherever they lie. The store is synchronous and starts no thread. It
-//! takes every source of chance (clock, randomness, disk, executor) from its
+//! timestamp wins, wherever they lie. The store is synchronous and starts no thread, except while it is
+//! opened. It takes every source of chance (clock, randomness, disk, executor) from its
 //! [`Environment`].
 //!
 //! Read on in `engine/mod.rs`, which tells the life of a write and of a read, and then in

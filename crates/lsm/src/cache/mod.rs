@@ -6,7 +6,7 @@
 //! a removed table again, so they age out.
 //!
 //! Tables reserve a part of the bound for filters that they pin as long as they live
-//! (see [`Table::pin_filter`](crate::table::Table::pin_filter)). A reservation lowers
+//! (see [`Table::open`](crate::table::Table::open)). A reservation lowers
 //! the capacity for blocks, in large steps, and the capacity rises again only when the
 //! store is opened anew. Each change of the capacity makes the cache forget some keys
 //! of its list of recently evicted blocks.

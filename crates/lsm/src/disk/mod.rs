@@ -11,11 +11,13 @@
 //!   that is open then fails, but no later one.
 //!
 //! `real` is the machine's file system, with `direct` I/O, `locked_folder` and `permissions`;
-//! `read` and `replace` are whole small files, `checked_file` their frame.
+//! `read` and `replace` are whole small files, `checked_file` their frame; `parallel` works on many
+//! files at the same time.
 
 pub mod checked_file;
 mod direct;
 mod locked_folder;
+mod parallel;
 mod permissions;
 mod read;
 mod real;
@@ -26,6 +28,7 @@ mod tests;
 
 pub(crate) use direct::ALIGNMENT as DIRECT_ALIGNMENT;
 pub use direct::DirectReader;
+pub(crate) use parallel::map_parallel;
 pub(crate) use read::read_file;
 pub use read::read_small_file;
 pub use real::RealDisk;
@@ -88,6 +91,12 @@ pub trait Disk: Send + Sync {
     /// As [`Disk::create_folder`].
     fn open_to_read(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>> {
         self.open(file)
+    }
+
+    /// How many files a store opens and reads at the same time when it starts. One for a disk whose
+    /// calls are to come in the same order each time.
+    fn parallel_opens(&self) -> usize {
+        1
     }
 
     /// Removes a file. Its open handles stay readable.

@@ -28,6 +28,10 @@ const ALLOCATION_BYTES_MAX: u64 = 16 << 20;
 /// The smallest step of an allocation, in bytes.
 const ALLOCATION_BYTES_MIN: u64 = 64 << 10;
 
+/// How many files are opened and read at the same time: they wait for the disk, and one that
+/// answers several calls at once has enough to do.
+const PARALLEL_OPENS: usize = 16;
+
 /// The machine's file system. It follows no symbolic link to a file, because whoever could put
 /// one into a folder would have the store write to any file of its user.
 #[derive(Debug, Default)]
@@ -178,6 +182,10 @@ impl Disk for RealDisk {
 
     fn open_to_read(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>> {
         self.open_existing(file, false)
+    }
+
+    fn parallel_opens(&self) -> usize {
+        PARALLEL_OPENS
     }
 
     #[expect(clippy::disallowed_methods, reason = "the real side of the disk seam")]

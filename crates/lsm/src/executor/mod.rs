@@ -1,4 +1,4 @@
-//! The executor seam: the engine starts no threads, but spawns jobs.
+//! The executor seam: the engine keeps no threads, but spawns jobs.
 
 mod job_queue;
 

@@ -106,7 +106,7 @@ impl DiskFile for ReadOnly {
 fn open(bytes: &[u8]) -> Result<Table, Error> {
     let file = Arc::new(ReadOnly(bytes.to_vec()));
     let cache = Arc::new(BlockCache::new(64 << 10));
-    Table::open(file, Path::new("/table"), TableId(1), cache)
+    Table::open(file, Path::new("/table"), TableId(1), cache, Some(0))
 }
 
 /// Opens `bytes` as the file of a table, unchanged and with the right checksums,
@@ -115,8 +115,7 @@ pub fn fuzz_table(bytes: &[u8]) {
     let mut fixed = bytes.to_vec();
     fix_checksums(&mut fixed);
     for bytes in [bytes, &fixed] {
-        let Ok(mut table) = open(bytes) else { continue };
-        table.pin_filter(0);
+        let Ok(table) = open(bytes) else { continue };
         let table = Arc::new(table);
         let mut keys = vec![
             table.properties().least_key.to_vec(),

@@ -22,7 +22,7 @@ use std::sync::atomic::AtomicU64;
 /// The most that is read of the end of a file at once, in bytes.
 const TAIL_BYTES_MAX: u64 = 16 << 10;
 
-/// The end of a file, or the footer alone.
+/// The end of a file, or the footer alone; or all pages of its filter.
 struct Tail {
     bytes: Vec<u8>,
     /// Where it begins in the file.
@@ -60,7 +60,8 @@ impl Tail {
 
 impl Table {
     /// Opens a table; reads its footer, its properties and its top index, in one read if they are
-    /// short.
+    /// short. One that is `pinned_on` a level also reads its filter and keeps it in memory, if the
+    /// cache has room for the filter of a table of that level.
     ///
     /// # Errors
     /// [`Error::Invalid`] for an unknown version, [`Error::Corrupt`], [`Error::Io`].
@@ -69,6 +70,7 @@ impl Table {
         path: &Path,
         id: TableId,
         cache: Arc<BlockCache>,
+        pinned_on: Option<usize>,
     ) -> Result<Self, Error> {
         let file_bytes = file
             .len()
@@ -104,6 +106,7 @@ impl Table {
         table.properties = TableProperties::decode(block.payload(), footer.version)
             .map_err(|malformed| table.corrupt(footer.properties.offset, malformed))?;
         table.check_greatest(&tail)?;
+        table.pinned_filter = pinned_on.and_then(|level| table.read_filter(&tail, level));
         Ok(table)
     }
 
@@ -186,24 +189,35 @@ impl Table {
         self.is_recent = true;
     }
 
-    /// Reads the filter and keeps it in memory, if the cache has room for the filter
-    /// of a table of this level. An error is not reported here: the gets that need
+    /// All pages of the filter, out of the end of the file or in one read, if the cache has room
+    /// for the filter of a table of this level. An error is not reported here: the gets that need
     /// the filter meet and report it.
-    pub(crate) fn pin_filter(&mut self, level: usize) {
-        let Some(shape) = self.properties.filter else {
-            return;
-        };
+    fn read_filter(&self, tail: &Tail, level: usize) -> Option<PinnedFilter> {
+        let shape = self.properties.filter?;
         let bytes = shape.pages as usize * shape.page_bytes as usize;
-        let reservation = self.cache.reserve(bytes, PinnedFilter::divisor(level));
-        self.pinned_filter = reservation.and_then(|reservation| {
-            let mut pages = Vec::with_capacity(bytes);
-            for page in 0..shape.pages {
-                let handle = self.footer.filter_page(shape, page)?;
-                let page = self.read_block(handle, Role::Filter).ok()?;
-                pages.extend_from_slice(page.payload());
-            }
-            // A page with a wrong length would shift all pages after it.
-            (pages.len() == bytes).then(|| PinnedFilter::new(pages.into_boxed_slice(), reservation))
-        });
+        let last = self
+            .footer
+            .filter_page(shape, shape.pages.checked_sub(1)?)?;
+        self.check_bounds(last).ok()?;
+        let reservation = self.cache.reserve(bytes, PinnedFilter::divisor(level))?;
+        let offset = self.footer.filter_offset;
+        let alone = if offset < tail.offset {
+            let end = last.offset + u64::from(last.bytes);
+            let mut bytes = vec![0; (end - offset) as usize];
+            self.read(&mut bytes, offset).ok()?;
+            Some(Tail { bytes, offset })
+        } else {
+            None
+        };
+        let part = alone.as_ref().unwrap_or(tail);
+        let mut pages = Vec::with_capacity(bytes);
+        for page in 0..shape.pages {
+            let handle = self.footer.filter_page(shape, page)?;
+            let frame = part.frame(handle)?.into();
+            let page = self.unpack_block(frame, handle, Role::Filter).ok()?;
+            pages.extend_from_slice(page.payload());
+        }
+        // A page with a wrong length would shift all pages after it.
+        (pages.len() == bytes).then(|| PinnedFilter::new(pages.into_boxed_slice(), reservation))
     }
 }

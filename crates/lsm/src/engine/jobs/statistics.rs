@@ -160,7 +160,7 @@ impl Core {
             .iter()
             .map(|tables| LevelStatistics {
                 tables: tables.len() as u64,
-                bytes: tables.iter().map(|table| table.file_bytes()).sum(),
+                bytes: tables.bytes(),
             })
             .collect();
         let properties = || state.tables.iter().map(|(_, table)| table.properties());

@@ -17,7 +17,7 @@
 //! the store can know. So these two stop the start, and so does a format of a later version.
 
 use crate::cache::BlockCache;
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, map_parallel};
 use crate::engine::table_set::Tables;
 use crate::error::Error;
 use crate::manifest::{DamagedRange, LiveTable, Manifest};
@@ -35,6 +35,16 @@ pub(in crate::engine) struct RecoveredTables {
     pub(in crate::engine) tables: Tables,
     /// How many of them are lost.
     pub(in crate::engine) lost: u64,
+}
+
+/// What became of the file of a table.
+enum Opened {
+    Table(Arc<Table>),
+    /// It does not open.
+    Lost {
+        file: Arc<dyn DiskFile>,
+        why: Error,
+    },
 }
 
 /// A table that does not open.
@@ -56,23 +66,19 @@ pub(in crate::engine) fn open_tables(
     manifest: &mut Manifest,
     cache: &Arc<BlockCache>,
 ) -> Result<RecoveredTables, Error> {
-    let mut tables = Vec::new();
+    let named: Vec<&LiveTable> = manifest.tables.values().collect();
+    let opened = map_parallel(disk.parallel_opens(), named.len(), |number| {
+        open(disk, folder, named[number], cache)
+    })?;
+    let mut tables = Vec::with_capacity(named.len());
     let mut all_lost = Vec::new();
-    for live in manifest.tables.values() {
-        let path = folder.join(table_file_name(live.id));
-        let file = disk.open(&path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => {
-                Error::corrupt(&path, 0, "the manifest names this table, but it is missing")
-            }
-            _ => Error::io("open", &path, error),
-        })?;
-        match open(&file, &path, live, cache) {
-            Ok(table) => tables.push((usize::from(live.level), Arc::new(table))),
-            Err(why @ Error::Corrupt { .. }) => {
+    for (live, opened) in named.into_iter().zip(opened) {
+        match opened {
+            Opened::Table(table) => tables.push((usize::from(live.level), table)),
+            Opened::Lost { file, why } => {
                 let range = range_of(live, manifest);
                 all_lost.push(Lost { range, file, why });
             }
-            Err(error) => return Err(error),
         }
     }
     let lost = all_lost.len() as u64;
@@ -103,19 +109,53 @@ pub(in crate::engine) fn open_tables(
     Ok(RecoveredTables { tables, lost })
 }
 
+/// Opens the file of a table, and the table.
+///
+/// # Errors
+/// As [`open_tables`].
+fn open(
+    disk: &dyn Disk,
+    folder: &Path,
+    live: &LiveTable,
+    cache: &Arc<BlockCache>,
+) -> Result<Opened, Error> {
+    let path = folder.join(table_file_name(live.id));
+    let file = disk.open(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            Error::corrupt(&path, 0, "the manifest names this table, but it is missing")
+        }
+        _ => Error::io("open", &path, error),
+    })?;
+    match open_table(&file, &path, live, cache) {
+        Ok(table) => Ok(Opened::Table(Arc::new(table))),
+        Err(why @ Error::Corrupt { .. }) => Ok(Opened::Lost { file, why }),
+        Err(error) => Err(error),
+    }
+}
+
 /// Opens a table, in several tries if the system cannot read it.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if it is damaged or cannot be read, [`Error::Invalid`].
-fn open(
+fn open_table(
     file: &Arc<dyn DiskFile>,
     path: &Path,
     live: &LiveTable,
     cache: &Arc<BlockCache>,
 ) -> Result<Table, Error> {
+    let open = || {
+        let level = usize::from(live.level);
+        Table::open(
+            Arc::clone(file),
+            path,
+            live.id,
+            Arc::clone(cache),
+            Some(level),
+        )
+    };
     let mut tries = 1;
-    let mut table = loop {
-        match Table::open(Arc::clone(file), path, live.id, Arc::clone(cache)) {
+    let table = loop {
+        match open() {
             Err(error @ Error::Io { .. }) if tries == TRIES_MAX => {
                 let what = format!("the system cannot read it: {error}");
                 return Err(Error::corrupt(path, 0, what));
@@ -128,7 +168,6 @@ fn open(
         let what = format!("the manifest says that the file has {} bytes", live.bytes);
         return Err(Error::corrupt(path, table.file_bytes(), what));
     }
-    table.pin_filter(usize::from(live.level));
     Ok(table)
 }
 
@@ -150,8 +189,7 @@ fn range_of(lost: &LiveTable, manifest: &Manifest) -> DamagedRange {
 /// Checks that no two tables of a sorted level overlap. Lookups rely on that.
 fn check_overlaps(folder: &Path, tables: &Tables) -> Result<(), Error> {
     for (level, tables) in tables.levels().iter().enumerate().skip(1) {
-        for pair in tables.windows(2) {
-            let [before, after] = pair else { continue };
+        for (before, after) in tables.iter().zip(tables.iter().skip(1)) {
             if before.properties().greatest_key >= after.properties().least_key {
                 let names = [before, after].map(|table| table_file_name(table.id()));
                 return Err(Error::corrupt(

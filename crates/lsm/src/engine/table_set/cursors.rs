@@ -1,12 +1,11 @@
 //! A cursor over the records of a whole level, and one over any part of a store.
 
-use super::tables::Level;
+use super::level::Level;
 use crate::error::Error;
 use crate::memtable::MemtableCursor;
 use crate::record::{EitherCursor, Record, RecordCursor, RecordRef, no_record};
 use crate::table::{Purpose, ScanAhead, TableCursor};
 use std::ops::{Bound, Range};
-use std::sync::Arc;
 
 /// A cursor over tables of a level, one after another. Only one table at a time holds a
 /// block.
@@ -32,7 +31,7 @@ impl LevelCursor {
     ) -> Self {
         Self {
             places,
-            tables: Arc::clone(tables),
+            tables: tables.clone(),
             current: None,
             start: start.map(<[u8]>::to_vec),
             purpose,

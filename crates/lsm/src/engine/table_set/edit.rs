@@ -10,6 +10,7 @@ use crate::memtable::Memtable;
 use crate::table::Table;
 use crate::table_id::TableId;
 use base::Timestamp;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,14 +83,19 @@ impl TableEdit {
     pub(super) fn tables_after(&self, state: &ReadState, manifest: &Manifest) -> TablesAfter {
         let mut tables = Tables::clone(&state.tables);
         let live = |id| manifest.tables.get(&id);
+        let added = self.added.iter().map(|(_, table)| table.id());
+        let (added, gone): (BTreeSet<_>, BTreeSet<_>) =
+            (added.collect(), self.removed.iter().copied().collect());
+        let is_live =
+            |id| !gone.contains(&id) && (added.contains(&id) || manifest.tables.contains_key(&id));
         let removed = tables.remove(self.removed.iter().filter_map(|id| live(*id)));
         tables.remove(self.moved.iter().filter_map(|(_, table)| live(table.id())));
         for (level, table) in self.added.iter().chain(&self.moved) {
             tables.insert(*level, Arc::clone(table));
         }
         TablesAfter {
-            damaged: self.damaged_after(state, &tables),
-            set_aside: set_aside::after(self, state, &tables),
+            damaged: self.damaged_after(state, is_live),
+            set_aside: set_aside::after(self, state, is_live),
             tables: Arc::new(tables),
             removed,
         }
@@ -118,16 +124,17 @@ impl TableEdit {
     }
 
     /// The damaged parts of the tables that are live after the edit.
-    fn damaged_after(&self, state: &ReadState, tables: &Tables) -> Arc<[NotedRange]> {
+    fn damaged_after(
+        &self,
+        state: &ReadState,
+        is_live: impl Fn(TableId) -> bool,
+    ) -> Arc<[NotedRange]> {
         if self.damaged.is_empty() && state.damaged.is_empty() {
             return Arc::clone(&state.damaged);
         }
-        let is_live = |noted: &&NotedRange| {
-            let mut live = tables.iter();
-            live.any(|(_, table)| table.id() == noted.range.table)
-        };
         let mut ranges = Vec::new();
-        for noted in state.damaged.iter().chain(&self.damaged).filter(is_live) {
+        let noted = state.damaged.iter().chain(&self.damaged);
+        for noted in noted.filter(|noted| is_live(noted.range.table)) {
             damaged_ranges::add(&mut ranges, noted.clone());
         }
         for noted in &mut ranges {

@@ -187,8 +187,7 @@ impl TableFiles {
             .disk
             .open(&path)
             .map_err(|error| Error::io("open", &path, error))?;
-        let mut table = Table::open(file, &path, id, Arc::clone(&self.cache))?;
-        table.pin_filter(level);
+        let mut table = Table::open(file, &path, id, Arc::clone(&self.cache), Some(level))?;
         if is_recent {
             table.set_recent();
         }
@@ -205,7 +204,7 @@ impl TableFiles {
             .disk
             .open(&path)
             .map_err(|error| Error::io("open", &path, error))?;
-        let table = Table::open(file, &path, id, Arc::clone(&self.cache))?;
+        let table = Table::open(file, &path, id, Arc::clone(&self.cache), None)?;
         Ok(table.showing_kept(parts))
     }
 

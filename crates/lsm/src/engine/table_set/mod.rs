@@ -8,7 +8,7 @@
 //! and then removes the files that the edit has made useless. A crash in between
 //! leaves files that the next start removes.
 //!
-//! - [`read_state`](ReadState), [`tables`](Tables): what readers see;
+//! - [`read_state`](ReadState), [`tables`](Tables), [`level`](Level): what readers see;
 //! - [`edit`](TableEdit), [`files`](TableFiles): how it changes;
 //! - [`damaged_ranges`](NotedRange): which parts of the tables are damaged;
 //! - [`flushed`](Flushed): which versions came with the memtables that were
@@ -33,6 +33,7 @@ mod edit;
 mod files;
 mod flushed;
 mod ingest_level;
+mod level;
 mod read_state;
 mod removed;
 mod retired;
@@ -46,10 +47,11 @@ pub(crate) use edit::{FlushedMemtable, IngestedRecords, TableEdit};
 pub(crate) use files::{TableFiles, TableOutput};
 pub(crate) use flushed::{Came, Flushed, RecordedSequences, Version, VersionSequences};
 pub(crate) use ingest_level::MergeRange;
+pub(crate) use level::Level;
 pub(crate) use read_state::ReadState;
 pub use set_aside::SetAsideKeys;
 pub(crate) use set_aside::tell_tables;
-pub(crate) use tables::{Beside, Level, Tables};
+pub(crate) use tables::{Beside, Tables};
 
 use crate::error::Error;
 use crate::locks::lock;
@@ -426,7 +428,8 @@ impl StoredEdit<'_> {
         let mut sealed_segments = lock(&set.sealed_segments);
         let before = set.read_state.load();
         let mut state = edit.apply(&before, &after);
-        let (tables, discarded) = set_aside::useless_files(&edit, &before, &state);
+        let live = &manifest.manifest().tables;
+        let (tables, discarded) = set_aside::useless_files(&edit, &before, &state, live);
         let is_lost = |id| {
             let mut removed = after.removed.iter();
             removed.any(|table| table.id() == id && table.is_lost())
@@ -443,7 +446,9 @@ impl StoredEdit<'_> {
             let last = Flushed::ingested(at, least, greatest);
             remember(&mut state.flushed, last, set.newer_version_checks_kept);
         }
-        set.publish_damage(&state);
+        if before.damaged != state.damaged {
+            set.publish_damage(&state);
+        }
         if !Arc::ptr_eq(&before.set_aside, &state.set_aside) {
             tell_tables(&state.tables, &state.set_aside);
         }

@@ -3,12 +3,12 @@
 use super::edit::TableEdit;
 use super::read_state::ReadState;
 use super::tables::Tables;
-use crate::manifest::{SetAsidePart, kept_tables};
+use crate::manifest::{LiveTable, SetAsidePart, kept_tables};
 use crate::table::Table;
 use crate::table_id::TableId;
 use base::Timestamp;
 use bytes::Bytes;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Of which keys what the store holds is set aside.
@@ -75,7 +75,11 @@ fn part_of(table: &Table, below: Timestamp, (first, last): (&[u8], &[u8])) -> Se
 
 /// The parts that are set aside after an edit, and those of tables that are neither live nor
 /// kept any more.
-pub(super) fn after(edit: &TableEdit, state: &ReadState, tables: &Tables) -> Arc<[SetAsidePart]> {
+pub(super) fn after(
+    edit: &TableEdit,
+    state: &ReadState,
+    is_live: impl Fn(TableId) -> bool,
+) -> Arc<[SetAsidePart]> {
     let changes = !edit.set_aside.is_empty() || edit.discarded.is_some();
     let is_removed = |part: &SetAsidePart| edit.removed.contains(&part.table);
     if !changes && !state.set_aside.iter().any(is_removed) {
@@ -91,28 +95,30 @@ pub(super) fn after(edit: &TableEdit, state: &ReadState, tables: &Tables) -> Arc
         let known = known.or_insert_with(|| part.clone());
         known.below = known.below.max(part.below);
     }
-    let live: BTreeSet<TableId> = tables.iter().map(|(_, table)| table.id()).collect();
     let mut parts: Vec<_> = parts.into_values().collect();
     let kept = kept_tables(&parts);
-    parts.retain(|part| live.contains(&part.table) || kept.contains(&part.table));
+    parts.retain(|part| is_live(part.table) || kept.contains(&part.table));
+    if *parts == *state.set_aside {
+        return Arc::clone(&state.set_aside);
+    }
     parts.into()
 }
 
 /// The files that an edit has made useless: those of tables that were live or kept before it,
-/// and are neither after it.
+/// and are neither after it. `live` are those that are live then.
 pub(super) fn useless_files(
     edit: &TableEdit,
     before: &ReadState,
     after: &ReadState,
+    live: &BTreeMap<TableId, LiveTable>,
 ) -> (Vec<TableId>, Vec<TableId>) {
     let kept = kept_tables(&after.set_aside);
     let mut removed = edit.removed.clone();
     removed.retain(|table| !kept.contains(table));
     let mut discarded = Vec::new();
     if edit.discarded.is_some() {
-        let live: BTreeSet<TableId> = after.tables.iter().map(|(_, table)| table.id()).collect();
         discarded.extend(kept_tables(&before.set_aside));
-        discarded.retain(|table| !kept.contains(table) && !live.contains(table));
+        discarded.retain(|table| !kept.contains(table) && !live.contains_key(table));
     }
     (removed, discarded)
 }

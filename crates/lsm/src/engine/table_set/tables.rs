@@ -1,5 +1,6 @@
 //! The live tables by level, and lookups in them.
 
+use super::level::Level;
 use crate::manifest::{LEVELS, LiveTable};
 use crate::table::{DiskAccess, Interrupt, KeyHash, Table};
 use base::{Entry, NewerVersion, Timestamp};
@@ -8,9 +9,6 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, Range};
 use std::sync::Arc;
-
-/// The tables of a level, which read states share.
-pub(crate) type Level = Arc<Vec<Arc<Table>>>;
 
 /// The live tables by level.
 #[derive(Clone)]
@@ -32,7 +30,7 @@ impl Tables {
             tables.sort_by(|one, other| order(level, one, other));
         }
         Self {
-            levels: levels.map(Arc::new),
+            levels: levels.map(Level::new),
         }
     }
 
@@ -44,7 +42,7 @@ impl Tables {
             level == 0 || !self.overlaps(level, &table),
             "tables of a level overlap"
         );
-        let tables = Arc::make_mut(&mut self.levels[level]);
+        let tables = &mut self.levels[level];
         let place = tables.partition_point(|other| order(level, other, &table).is_lt());
         tables.insert(place, table);
     }
@@ -65,9 +63,7 @@ impl Tables {
             }
         }
         for (level, places) in places {
-            let mut all = 0..;
-            Arc::make_mut(&mut self.levels[level])
-                .retain(|_| all.next().is_none_or(|place| !places.contains(&place)));
+            self.levels[level].remove(&places);
         }
         removed
     }
@@ -81,7 +77,8 @@ impl Tables {
             0 => 0,
             _ => tables.partition_point(is_before),
         };
-        let mut candidates = tables.iter().enumerate().skip(from);
+        let mut candidates =
+            (from..tables.len()).filter_map(|place| Some((place, tables.get(place)?)));
         candidates.find(|(_, table)| table.id() == live.id)
     }
 

@@ -75,10 +75,9 @@ fn a_filter_with_a_damaged_page_is_not_pinned() {
         damaged[at] ^= 1;
         let file: Arc<dyn DiskFile> = TestFile::holding(&damaged);
         let cache = cache();
-        let Ok(mut table) = Table::open(file, Path::new(PATH), ID, Arc::clone(&cache)) else {
+        let Ok(table) = Table::open(file, Path::new(PATH), ID, Arc::clone(&cache), Some(0)) else {
             continue;
         };
-        table.pin_filter(0);
         let is_held = cache.used_bytes() > 0;
         not_held += usize::from(!is_held);
         let found = get(&table, records[7].entry.key(), DiskAccess::MayRead);

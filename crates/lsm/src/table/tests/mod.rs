@@ -57,15 +57,13 @@ fn write(file: &Arc<TestFile>, settings: &TableSettings, records: &[Record]) {
 
 fn open(file: &Arc<TestFile>, cache: &Arc<BlockCache>) -> Result<Arc<Table>, Error> {
     let file: Arc<dyn DiskFile> = Arc::<TestFile>::clone(file);
-    Table::open(file, Path::new(PATH), ID, Arc::clone(cache)).map(Arc::new)
+    Table::open(file, Path::new(PATH), ID, Arc::clone(cache), None).map(Arc::new)
 }
 
 /// A table of this level. Its filter is pinned if the cache has room.
 fn open_holding(file: &Arc<TestFile>, cache: &Arc<BlockCache>, level: usize) -> Table {
     let file: Arc<dyn DiskFile> = Arc::<TestFile>::clone(file);
-    let mut table = Table::open(file, Path::new(PATH), ID, Arc::clone(cache)).unwrap();
-    table.pin_filter(level);
-    table
+    Table::open(file, Path::new(PATH), ID, Arc::clone(cache), Some(level)).unwrap()
 }
 
 fn table(settings: &TableSettings, records: &[Record]) -> (Arc<TestFile>, Arc<Table>) {

@@ -1,31 +1,50 @@
 #!/usr/bin/env python3
-"""Server CPU time of an operation in a batch, beside that of a single PUT in the same run.
+"""Server CPU time of an operation in a batch, beside that of a single PUT in the same run; the rate of an import.
 
     cargo build --profile dist -p kvorum -p lab-cli
     python3 bench/batch.py [--kvorum target/dist/kvorum] [--beside BINARY] [--seconds 8] [--pairs 3] [--batch 100] [CASE ...]
 
-Cases: one-sync one-os three-sync three-os rate; all by default. The values have 64 bytes, and `kvorum-lab load`
-sends both loads. `rate` puts as much as it can into three nodes, and says what the CPU time that was measured
-would allow on all cores, the generator included. `harness.py` says what is measured.
+Cases: one-sync one-os three-sync three-os pipeline rate import; all by default. The values have 64 bytes, and
+`kvorum-lab load` sends both loads. `pipeline` sends the batches to one of three nodes over one connection, several of
+which wait for their answers at a time. `rate` puts as much as it can into three nodes, and says what the CPU time that
+was measured would allow on all cores, the generator included. `import` fills three nodes, synced, with 600 MB of values
+of 1 KiB and of 200 bytes. `harness.py` says what is measured.
 """
 
+import json
 import os
+import random
 import resource
+import shutil
 import statistics
+import subprocess
 import sys
+import time
 
-from harness import CONNECTIONS, KEYS, Cluster, at_least, at_most, command_line, figure, kvorum, load, run_cases
+from harness import CONNECTIONS, KEYS, WORK, Cluster, at_least, at_most, command_line, figure, kvorum, load, run_cases, urls
 
 # Each batch is a hundred operations, so fewer connections keep as many of them under way.
 BATCH_CONNECTIONS = 16
 
+# How many batches of a pipeline wait for their answers.
+PIPELINE = 16
 
-def measured(arguments, server, batch=None):
+# The values of an import, in bytes, and the length of each.
+IMPORTED_BYTES = 600_000_000
+IMPORTED_LENGTHS = (1024, 200)
+
+# The characters of imported values: text as an application stores it, in which some have to be escaped.
+CHARACTERS = b'abcdefghijklmnopqrstuvwxyz0123456789 ,.:;-_/ABCDEFGHIJKLMNOPQRST"'
+
+
+def measured(arguments, server, batch=None, pipeline=None):
     """CPU time of the nodes and of the generator for each operation, in microseconds, and operations per second."""
     asked = ("put", "--warmup", "0", "--duration", f"{arguments.seconds}s", "--keys", KEYS * 10)
-    asked += ("--connections", BATCH_CONNECTIONS, "--batch", batch) if batch else ("--connections", CONNECTIONS)
+    asked += ("--batch", batch) if batch else ()
+    asked += ("--pipeline", pipeline) if pipeline else ()
+    asked += ("--connections", 1 if pipeline else BATCH_CONNECTIONS if batch else CONNECTIONS)
     before, own_before = server.cpu_seconds(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    run = load(server.ports, *asked)
+    run = load(server.ports[:1] if pipeline else server.ports, *asked)
     used, own = server.cpu_seconds() - before, resource.getrusage(resource.RUSAGE_CHILDREN)
     if run["failed"]:
         print(f"    note: failed {run['failed']}")
@@ -36,14 +55,14 @@ def measured(arguments, server, batch=None):
     return used / operations * 1e6, generator / operations * 1e6, operations / run["measured_seconds"]
 
 
-def beside_single(arguments, name, goal, start):
+def beside_single(arguments, name, goal, start, pipeline=None):
     """The CPU time of an operation in a batch, as a share of a single PUT's."""
     server = start()
     shares = []
     try:
         for _ in range(arguments.pairs):
             single, _, single_rate = measured(arguments, server)
-            many, _, rate = measured(arguments, server, arguments.batch)
+            many, _, rate = measured(arguments, server, arguments.batch, pipeline)
             shares.append(many / single)
             print(f"  {name}: single {single:6.2f} us {single_rate:7.0f}/s   in batches of {arguments.batch} "
                   f"{many:6.2f} us {rate:8.0f}/s   share {many / single:.2f}", flush=True)
@@ -71,6 +90,42 @@ def rate(arguments):
     figure("rate-share", share, "of what the CPU allows", at_least(0.8))
 
 
+def write_entities(path, length, count):
+    """Entities in a random order, each with a value of its own."""
+    numbers = random.Random(length)
+    # Each of 256 bytes is one of the characters.
+    table = bytes(CHARACTERS[byte % len(CHARACTERS)] for byte in range(256))
+    order = list(range(count))
+    numbers.shuffle(order)
+    with open(path, "w", encoding="utf-8") as file:
+        for key in order:
+            value = json.dumps(numbers.randbytes(length).translate(table).decode())
+            file.write(f'{{"key":"user/{key:012}","value":{value}}}\n')
+    os.sync()
+
+
+def import_rate(arguments):
+    """An import into three empty nodes, which sync each write."""
+    for length in IMPORTED_LENGTHS:
+        count, source = IMPORTED_BYTES // length, WORK / f"{length}.ndjson"
+        write_entities(source, length, count)
+        rates = []
+        for turn in range(arguments.pairs):
+            server = Cluster(arguments.kvorum, f"import-{length}-{turn}", 3, "--memory", "1GiB")
+            try:
+                before, begin = server.cpu_seconds(), time.monotonic()
+                subprocess.run([arguments.kvorum, "import", source, "--url", urls(server.ports)], check=True, stderr=subprocess.DEVNULL)
+                took, used = time.monotonic() - begin, server.cpu_seconds() - before
+            finally:
+                server.stop()
+            rates.append(count * length / took / 1e6)
+            print(f"  import of {length} B: {rates[-1]:.1f} MB of values a second, {count / took:.0f} entities; "
+                  f"nodes {used / count * 1e6:.2f} us an entity, {used / took:.2f} cores", flush=True)
+            shutil.rmtree(WORK / f"import-{length}-{turn}")
+        figure(f"import-{length}", statistics.median(rates), "MB of values a second", at_least(60) if length == 1024 else None, 1)
+        source.unlink()
+
+
 def cluster(arguments, name, *options):
     """Three nodes that share the cores; a put needs two of them."""
     return Cluster(arguments.kvorum, name, 3, "--memory", "512MiB", "--threads", "1", *options)
@@ -89,7 +144,9 @@ def main():
         "one-os": one("one-os", "--durability", "os"),
         "three-sync": three("three-sync"),
         "three-os": three("three-os", "--durability", "os"),
+        "pipeline": lambda: beside_single(arguments, "pipeline", 0.25, lambda: cluster(arguments, "pipeline"), PIPELINE),
         "rate": lambda: rate(arguments),
+        "import": lambda: import_rate(arguments),
     }
     run_cases(cases, arguments)
 

@@ -16,7 +16,7 @@ use hyper::header::CONTENT_TYPE;
 use serde::{Deserialize, Serialize};
 
 /// The longest answer to an operation, in bytes: the longest value, in base64 or with escapes.
-const LINE_BYTES_MAX: usize = 128 << 20;
+pub(crate) const LINE_BYTES_MAX: usize = 128 << 20;
 
 /// An operation of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,7 +148,7 @@ impl BatchOperation {
 
 /// An answer as it comes.
 #[derive(Deserialize)]
-struct AnswerLine {
+pub(crate) struct AnswerLine {
     status: u16,
     version: Option<String>,
     value: Option<String>,
@@ -158,7 +158,8 @@ struct AnswerLine {
 }
 
 impl AnswerLine {
-    fn into_answer(self, node: &str) -> Result<BatchAnswer, Error> {
+    /// What it says of an operation at this node.
+    pub(crate) fn into_answer(self, node: &str) -> Result<BatchAnswer, Error> {
         if let Some(problem) = self.problem {
             return Err(Error::Refused(Box::new(Refusal {
                 node: node.to_owned(),
@@ -181,13 +182,24 @@ impl AnswerLine {
     }
 }
 
+/// The lines of operations.
+pub(crate) fn lines_of(operations: &[BatchOperation]) -> Bytes {
+    let bytes = operations.iter().map(|operation| operation.line.len());
+    let mut lines = Vec::with_capacity(bytes.sum());
+    for operation in operations {
+        lines.extend_from_slice(&operation.line);
+    }
+    Bytes::from(lines)
+}
+
 impl Client {
     /// Does many operations in one request, which has at most 16 MiB of lines. Those on one key take
     /// effect in their order, others in any. Returns for each what it has done, or the error that the
     /// operation alone would have had; a key without a value is a refusal with status 404.
     ///
     /// A batch that writes is never repeated after an unknown outcome. If its answer ends early, the
-    /// operations that it does not tell have an error for which [`Error::is_unknown`] holds.
+    /// operations that it does not tell have an error for which [`Error::is_unknown`] holds. To load
+    /// many batches over one connection, see [`Client::pipeline`].
     ///
     /// # Errors
     /// [`Error`], if there is an answer to none of them.
@@ -208,8 +220,7 @@ impl Client {
         let target = Target::new("/v0/batch").with_replicas(replicas);
         let mut message = self.message(Method::POST, target);
         message.headers = vec![(CONTENT_TYPE.as_str(), LINES_TYPE.into())];
-        let lines = operations.iter().flat_map(|operation| &operation.line);
-        message.body = lines.copied().collect::<Bytes>();
+        message.body = lines_of(operations);
         let limits = self.settings().limits;
         self.ask(repeat, async |node| {
             let mut exchange = self.send(limits, node, &message).await?;

@@ -5,7 +5,8 @@
 //! to begin: it takes [`Node`]s and [`Settings`].
 //!
 //! - `client`: several nodes, and which of them to retry, and how often.
-//! - `entity`: requests for one key. `batch`: many of them in one request.
+//! - `entity`: requests for one key. `batch`: many of them in one request. `pipeline`:
+//!   many batches over one connection, none of which waits for the one before it.
 //! - `scan`: scans that survive the death of a node, and never mistake a truncated stream for a
 //!   complete one.
 //! - `import`: many lines in batches, without losing one.
@@ -22,6 +23,7 @@ mod entity;
 mod error;
 mod import;
 mod node;
+mod pipeline;
 mod query;
 mod scan;
 mod single;
@@ -41,6 +43,7 @@ pub use import::{
     Position, Waiting, import,
 };
 pub use node::{HostError, Node, Token, TokenError, UrlError};
+pub use pipeline::{BatchAnswers, Pipeline};
 pub use query::Replicas;
 pub use scan::{Aggregate, AggregatedGroup, Aggregates, Operand, ScanReader, ScanRequest, Scope};
 pub use single::{KeptConnection, SingleRequest, SingleResponse, fetch, fetch_pieces};

@@ -142,7 +142,7 @@ impl Connection {
         Ok((status.parse().unwrap(), self.fields()?))
     }
 
-    /// Reads a chunk of a response whose head was read; [`None`] at its end. Panics if there are
+    /// Reads a chunk of a message whose head was read; [`None`] at its end. Panics if there are
     /// trailers.
     pub fn chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
         let chunk = self.chunk_or_end()?;
@@ -170,19 +170,31 @@ impl Connection {
 
     /// Reads a request.
     pub fn receive(&mut self) -> io::Result<Request> {
+        let mut request = self.receive_head()?;
+        self.receive_body(&mut request)?;
+        Ok(request)
+    }
+
+    /// Reads a request up to its body, whose chunks come with [`Self::chunk`].
+    pub fn receive_head(&mut self) -> io::Result<Request> {
         let line = self.line()?;
         let words: Vec<&str> = line.split(' ').collect();
         let [method, target, "HTTP/1.1"] = words[..] else {
             panic!("{line:?}");
         };
-        let headers = self.fields()?;
-        let (body, _, _) = self.body(&headers, |_| Ok(Vec::new()))?;
         Ok(Request {
             method: method.to_owned(),
             target: target.to_owned(),
-            headers,
-            body,
+            headers: self.fields()?,
+            body: Vec::new(),
         })
+    }
+
+    /// Reads the body of a request whose head was read.
+    pub fn receive_body(&mut self, request: &mut Request) -> io::Result<()> {
+        let (body, _, _) = self.body(&request.headers, |_| Ok(Vec::new()))?;
+        request.body = body;
+        Ok(())
     }
 
     /// Reads a body as these fields tell its length, or by `otherwise` if they do not: its

@@ -223,8 +223,24 @@ impl Client {
         node: &Node,
         message: &Message,
     ) -> Result<Exchange<'_>, Error> {
-        let mut exchange = self.pool.send(node, message, limits).await?;
-        match exchange.answer.check(message.success_status()).await {
+        let status = message.success_status();
+        self.send_request(limits, node, message.request(node)?, status)
+            .await
+    }
+
+    /// As [`Self::send`], a request that is written already, and has this status of success.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    pub(crate) async fn send_request(
+        &self,
+        limits: Limits,
+        node: &Node,
+        request: Request<RequestBody>,
+        status: u16,
+    ) -> Result<Exchange<'_>, Error> {
+        let mut exchange = self.pool.send(node, request, limits).await?;
+        match exchange.answer.check(status).await {
             Ok(()) => Ok(exchange),
             Err(error) => {
                 exchange.finish();
@@ -316,6 +332,23 @@ impl Message {
     /// # Errors
     /// [`Error::NoToken`], and a target that is no part of a URL, which no key makes.
     pub(crate) fn request(&self, node: &Node) -> Result<Request<RequestBody>, Error> {
+        let body = if self.is_chunked {
+            RequestBody::chunked(self.body.clone())
+        } else {
+            RequestBody::of_known_length(self.body.clone())
+        };
+        self.request_with(node, body)
+    }
+
+    /// The request for a node, with this body.
+    ///
+    /// # Errors
+    /// As [`Self::request`].
+    pub(crate) fn request_with(
+        &self,
+        node: &Node,
+        body: RequestBody,
+    ) -> Result<Request<RequestBody>, Error> {
         let mut request = Request::builder()
             .method(self.method.clone())
             .uri(self.target.as_str())
@@ -329,11 +362,6 @@ impl Message {
         for (name, value) in &self.headers {
             request = request.header(*name, &**value);
         }
-        let body = if self.is_chunked {
-            RequestBody::chunked(self.body.clone())
-        } else {
-            RequestBody::of_known_length(self.body.clone())
-        };
         let request = request.body(body);
         request.map_err(|error| Error::other_server(node.url(), error.to_string()))
     }

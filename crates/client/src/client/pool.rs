@@ -4,10 +4,10 @@
 //! answer that was read to its end, and if nothing has come on it since: a node that has closed it
 //! would make the outcome of a write unknown.
 
-use super::Message;
-use crate::connection::{Answer, Connection, Limits};
+use crate::connection::{Answer, Connection, Limits, RequestBody};
 use crate::error::Error;
 use crate::node::Node;
+use hyper::Request;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -66,10 +66,9 @@ impl Pool {
     pub(crate) async fn send(
         &self,
         node: &Node,
-        message: &Message,
+        request: Request<RequestBody>,
         limits: Limits,
     ) -> Result<Exchange<'_>, Error> {
-        let request = message.request(node)?;
         let place = self.place(node, limits).await?;
         let mut kept = self.kept(node);
         if let Some(connection) = &mut kept
@@ -126,6 +125,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::Message;
     use crate::query::{Replicas, Target};
     use crate::testing::{SETTINGS, Script, TestNode, client_of, until};
     use crate::{Client, Settings};
@@ -157,9 +157,9 @@ mod tests {
     }
 
     async fn answer_of<'a>(client: &'a Client, node: &TestNode) -> Result<Exchange<'a>, Error> {
-        let message = Message::new(Method::GET, Target::new("/"));
+        let request = Message::new(Method::GET, Target::new("/")).request(&node.node)?;
         let limits = client.settings().limits;
-        client.pool.send(&node.node, &message, limits).await
+        client.pool.send(&node.node, request, limits).await
     }
 
     #[tokio::test]

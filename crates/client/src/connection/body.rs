@@ -1,10 +1,11 @@
-//! The bodies of requests: bytes in memory.
+//! The bodies of requests: bytes in memory, or pieces that come one after another.
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use tokio::sync::mpsc::UnboundedReceiver;
 
 /// The size of a chunk, in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -14,6 +15,8 @@ const CHUNK_BYTES: usize = 64 << 10;
 pub(crate) struct RequestBody {
     bytes: Bytes,
     is_chunked: bool,
+    /// What follows the bytes, until its sender is gone.
+    arriving: Option<UnboundedReceiver<Bytes>>,
 }
 
 impl RequestBody {
@@ -22,6 +25,7 @@ impl RequestBody {
         Self {
             bytes,
             is_chunked: false,
+            arriving: None,
         }
     }
 
@@ -30,6 +34,16 @@ impl RequestBody {
         Self {
             bytes,
             is_chunked: true,
+            arriving: None,
+        }
+    }
+
+    /// What comes, in chunks, until its sender is gone. The sender bounds how much waits.
+    pub(crate) fn arriving(pieces: UnboundedReceiver<Bytes>) -> Self {
+        Self {
+            bytes: Bytes::new(),
+            is_chunked: true,
+            arriving: Some(pieces),
         }
     }
 }
@@ -40,8 +54,16 @@ impl Body for RequestBody {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _cx: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.bytes.is_empty()
+            && let Some(arriving) = &mut self.arriving
+        {
+            match ready!(arriving.poll_recv(cx)) {
+                Some(piece) => self.bytes = piece,
+                None => self.arriving = None,
+            }
+        }
         let bytes = if self.is_chunked {
             self.bytes.len().min(CHUNK_BYTES)
         } else {
@@ -54,7 +76,7 @@ impl Body for RequestBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.bytes.is_empty()
+        self.bytes.is_empty() && self.arriving.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {

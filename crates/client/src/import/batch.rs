@@ -103,6 +103,47 @@ impl BatchSender {
     }
 }
 
+/// What has arrived of an answer of lines.
+#[derive(Debug, Default)]
+pub(crate) struct ArrivedLines {
+    bytes: Vec<u8>,
+    /// How many of them were taken.
+    taken: usize,
+}
+
+impl ArrivedLines {
+    /// Takes the next line of an answer; `None` at its end.
+    ///
+    /// # Errors
+    /// Those of [`Answer::next`], and [`Error::OtherServer`] for a line that is no such answer.
+    pub(crate) async fn next<T: DeserializeOwned>(
+        &mut self,
+        answer: &mut Answer,
+        line_bytes_max: usize,
+    ) -> Result<Option<T>, Error> {
+        let mut searched = self.taken;
+        loop {
+            if let Some(length) = memchr::memchr(b'\n', &self.bytes[searched..]) {
+                let line = &self.bytes[self.taken..searched + length];
+                let line = serde_json::from_slice(line);
+                self.taken = searched + length + 1;
+                return line
+                    .map(Some)
+                    .map_err(|error| answer.other(error.to_string()));
+            }
+            self.bytes.drain(..std::mem::take(&mut self.taken));
+            searched = self.bytes.len();
+            if searched > line_bytes_max {
+                return Err(answer.other("the answer to an operation is too long"));
+            }
+            match answer.next().await? {
+                Some(piece) => self.bytes.extend_from_slice(&piece),
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
 /// Reads a line for each operation, and the end behind them. A line has at most `line_bytes_max`.
 pub(crate) async fn read_answers<T: DeserializeOwned>(
     answer: &mut Answer,
@@ -110,25 +151,12 @@ pub(crate) async fn read_answers<T: DeserializeOwned>(
     line_bytes_max: usize,
     answers: &mut Vec<T>,
 ) -> Result<(), Error> {
-    let mut rest = Vec::new();
-    while let Some(piece) = answer.next().await? {
-        rest.extend_from_slice(&piece);
-        let mut done = 0;
-        while let Some(end) = memchr::memchr(b'\n', &rest[done..]) {
-            let line = &rest[done..done + end];
-            done += end + 1;
-            if answers.len() == operations {
-                return Err(answer.other("it answers more operations than were sent"));
-            }
-            match serde_json::from_slice(line) {
-                Ok(line) => answers.push(line),
-                Err(error) => return Err(answer.other(error.to_string())),
-            }
+    let mut lines = ArrivedLines::default();
+    while let Some(line) = lines.next(answer, line_bytes_max).await? {
+        if answers.len() == operations {
+            return Err(answer.other("it answers more operations than were sent"));
         }
-        rest.drain(..done);
-        if rest.len() > line_bytes_max {
-            return Err(answer.other("the answer to an operation is too long"));
-        }
+        answers.push(line);
     }
     if answers.len() == operations {
         Ok(())

@@ -110,6 +110,9 @@ pub(crate) struct LoadOptions {
     /// Send this many operations in each request, as a batch [default: one, as a request of its own]
     #[arg(long, value_parser = count(1..=100_000_usize), value_name = "COUNT", help_heading = "Requests")]
     pub(crate) batch: Option<usize>,
+    /// Let this many batches of a connection wait for their answers, as one request that does not end [default: each batch is a request, which the next one waits for]
+    #[arg(long, value_parser = count(1..=1024_usize), value_name = "COUNT", requires = "batch", help_heading = "Requests")]
+    pub(crate) pipeline: Option<usize>,
     /// Put each key once before the load, as fast as possible; in sequence with --key-choice sequential, otherwise in random order
     #[arg(long, help_heading = "Requests")]
     pub(crate) fill: bool,
@@ -312,6 +315,7 @@ impl LoadOptions {
             replicas: self.replicas()?,
             ttl_seconds: self.ttl,
             batch: self.batch,
+            pipeline: self.pipeline,
             verify: self.verify == Switch::On,
             seed: self.seed,
             access: load::Credentials {

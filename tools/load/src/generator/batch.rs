@@ -14,13 +14,24 @@ use serde::Deserialize;
 use std::borrow::Cow;
 use std::io::Write as _;
 
+/// Operations, with the numbers of their keys.
+pub(super) type Operations = Vec<(Operation, u64)>;
+
 /// The operations of a batch that is on its way, and the answers to them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Batch {
-    /// The operations, with the numbers of their keys.
-    pub(super) operations: Vec<(Operation, u64)>,
+    /// The operations.
+    pub(super) operations: Operations,
     /// The lines that have arrived.
     pub(super) answers: Vec<u8>,
+}
+
+/// Appends the lines of a batch to a request that does not end.
+pub(super) fn put_chunk(lines: &[u8], to: &mut Vec<u8>) {
+    // Writing to memory does not fail.
+    let _ = write!(to, "{:x}\r\n", lines.len());
+    to.extend_from_slice(lines);
+    to.extend_from_slice(b"\r\n");
 }
 
 /// What the answers to a batch say.
@@ -74,6 +85,12 @@ struct Found<'a> {
 }
 
 impl Batch {
+    /// Where the lines end that answer its operations, once they are all here.
+    pub(super) fn answers_end(&self) -> Option<usize> {
+        let mut ends = memchr::memchr_iter(b'\n', &self.answers);
+        Some(ends.nth(self.operations.len().checked_sub(1)?)? + 1)
+    }
+
     /// Judges the answers. `verifier` gives the verifier of the value of a key, if values
     /// are verified.
     pub(super) fn judge(

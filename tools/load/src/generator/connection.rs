@@ -1,6 +1,6 @@
-//! A connection to a target, and the one request that may be on it.
+//! A connection to a target, and what may be on it: one request, or the batches of a pipeline.
 
-use super::batch::Batch;
+use super::batch::{Batch, Operations};
 use super::poller::Interest;
 use crate::http::response::ResponseDecoder;
 use crate::plan::Operation;
@@ -9,6 +9,7 @@ use crate::target::socket::Socket;
 use crate::workload::values::Verifier;
 use rustix::net::sockopt::{set_tcp_nodelay, socket_error};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
+use std::collections::VecDeque;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -74,6 +75,10 @@ pub(super) struct ClientConnection {
     pub(super) verifier: Option<Verifier>,
     /// The batch that its request is, if the plan has batches.
     pub(super) batch: Batch,
+    /// Of a pipeline: the batches that were sent behind that one, in their order.
+    pub(super) behind: VecDeque<(DueRequest, Operations)>,
+    /// Whether the head of a pipeline was sent.
+    pub(super) is_pipeline: bool,
     /// The events that its socket is watched for.
     pub(super) interest: Interest,
     /// Whether it is in the queue of free connections.
@@ -107,6 +112,8 @@ impl ClientConnection {
             pending: Vec::new(),
             verifier: None,
             batch: Batch::default(),
+            behind: VecDeque::new(),
+            is_pipeline: false,
             interest: Interest::Writable,
             is_queued: false,
             last_sent: None,
@@ -160,6 +167,7 @@ impl ClientConnection {
     /// response arrives.
     pub(super) fn close(&mut self, now: Duration) {
         self.socket = None;
+        self.is_pipeline = false;
         self.state = ConnectionState::Closed {
             until: now + self.pause,
         };
@@ -182,6 +190,28 @@ impl ClientConnection {
         self.pending.clear();
         self.verifier = None;
         self.batch.answers.clear();
+        self.is_pipeline = false;
+    }
+
+    /// Gives up what was written of the request, if that is all.
+    pub(super) fn drop_written(&mut self) {
+        if self.written == self.request.len() {
+            self.request.clear();
+            self.written = 0;
+        }
+    }
+
+    /// How many batches of a pipeline wait for their answers.
+    pub(super) fn batches_waiting(&self) -> usize {
+        self.behind.len() + usize::from(self.due_request.is_some())
+    }
+
+    /// Lets the batch behind the first one of a pipeline, which is answered, be the first.
+    pub(super) fn advance(&mut self) {
+        if let Some((due_request, operations)) = self.behind.pop_front() {
+            self.due_request = Some(due_request);
+            self.batch.operations = operations;
+        }
     }
 
     /// Writes as much of the request as the socket accepts.

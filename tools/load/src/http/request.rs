@@ -13,7 +13,7 @@ pub(crate) struct RequestWriter {
     after_put_key: Vec<u8>,
     /// The bytes after the start key of a scan.
     after_start: Vec<u8>,
-    /// The head of a batch up to its length.
+    /// The head of a batch up to what says how long it is.
     batch: Vec<u8>,
 }
 
@@ -41,10 +41,8 @@ impl RequestWriter {
             .map(|(ack, from)| format!("?ack={ack}&from={from}"))
             .unwrap_or_default();
         Self {
-            batch: format!(
-                "POST /v0/batch{pair}{rest}Content-Type: application/x-ndjson\r\nContent-Length: "
-            )
-            .into_bytes(),
+            batch: format!("POST /v0/batch{pair}{rest}Content-Type: application/x-ndjson\r\n")
+                .into_bytes(),
             after_put_key: format!("{ttl}{replicas}{rest}").into_bytes(),
             after_key: format!("{replicas}{rest}").into_bytes(),
             after_start: format!("&limit={limit}{rest}").into_bytes(),
@@ -81,8 +79,14 @@ impl RequestWriter {
     pub(crate) fn batch(&self, lines: &[u8], to: &mut Vec<u8>) {
         to.extend_from_slice(&self.batch);
         // Writing to memory does not fail.
-        let _ = write!(to, "{}\r\n\r\n", lines.len());
+        let _ = write!(to, "Content-Length: {}\r\n\r\n", lines.len());
         to.extend_from_slice(lines);
+    }
+
+    /// Appends the head of a request of batches that does not end.
+    pub(crate) fn pipeline(&self, to: &mut Vec<u8>) {
+        to.extend_from_slice(&self.batch);
+        to.extend_from_slice(b"Transfer-Encoding: chunked\r\n\r\n");
     }
 
     /// Appends a `GET`.

@@ -30,6 +30,9 @@ const BATCH_MAX: usize = 100_000;
 /// The longest batch that a node accepts, in bytes.
 const BATCH_BYTES_MAX: usize = 16 << 20;
 
+/// The most batches of a connection that wait for their answers.
+const PIPELINE_MAX: usize = 1024;
+
 /// The most bytes of an operation of a batch beside its key and its value.
 const LINE_BYTES: usize = 80;
 
@@ -80,7 +83,11 @@ impl Plan {
         size("keys", self.key_bytes, 1, KEY_BYTES_MAX)?;
         size("values", self.value_bytes, 0, VALUE_BYTES_MAX)?;
         self.key_bytes.key_digits(self.keys)?;
-        let values = self.batch.unwrap_or(1).saturating_mul(self.connections);
+        let values = self
+            .batch
+            .unwrap_or(1)
+            .saturating_mul(self.pipeline.unwrap_or(1))
+            .saturating_mul(self.connections);
         demand(
             self.value_bytes.bounds().1.saturating_mul(values) <= REQUEST_BYTES_MAX,
             "the values in flight over all connections could take more than 4GiB: use fewer \
@@ -105,8 +112,18 @@ impl Plan {
 
     fn check_batch(&self) -> Result<(), Error> {
         let Some(operations) = self.batch else {
-            return Ok(());
+            return demand(
+                self.pipeline.is_none(),
+                "a pipeline has batches: give the number of operations of a batch",
+            );
         };
+        if let Some(batches) = self.pipeline {
+            within("batches a pipeline", batches, 1, PIPELINE_MAX)?;
+            demand(
+                self.rate == Rate::Max,
+                "a pipeline has no rate: omit the rate, or the pipeline",
+            )?;
+        }
         within("operations a batch", operations, 1, BATCH_MAX)?;
         demand(
             self.ask == Ask::Any,

@@ -51,6 +51,10 @@ pub struct Plan {
     /// How many operations a request has, as a batch; none for requests of one operation.
     #[serde(default)]
     pub batch: Option<usize>,
+    /// How many batches of a connection may wait for their answers, as one request that does not
+    /// end; none if each batch is a request, which the next one waits for.
+    #[serde(default)]
+    pub pipeline: Option<usize>,
     /// Whether the values that are read are verified. All values that are put
     /// carry a checksum over themselves and their key.
     pub verify: bool,
@@ -84,6 +88,7 @@ impl Plan {
             replicas: None,
             ttl_seconds: None,
             batch: None,
+            pipeline: None,
             verify: true,
             seed: 1,
             access: Credentials::default(),

@@ -120,6 +120,7 @@ fn plan() -> Plan {
         replicas: Some((2, 3)),
         ttl_seconds: None,
         batch: None,
+        pipeline: None,
         verify: true,
         seed: 42,
         access: crate::Credentials::default(),

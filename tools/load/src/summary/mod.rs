@@ -40,9 +40,14 @@ fn write_run(text: &mut String, run: &Run) -> std::fmt::Result {
         KeyChoice::Latest => "latest",
     };
     let keys = format!("{} keys of {}, {choice}", plan.keys, size(plan.key_bytes));
-    let batches = plan.batch.map_or_else(String::new, |operations| {
-        format!("; {operations} operations a request")
-    });
+    let batches = plan
+        .batch
+        .map_or_else(String::new, |operations| match plan.pipeline {
+            None => format!("; {operations} operations a request"),
+            Some(batches) => {
+                format!("; batches of {operations} operations, {batches} in a pipeline")
+            }
+        });
     let values = size(plan.value_bytes);
     writeln!(text, "{keys}; values of {values}{batches}")?;
     if let Some(why) = &run.cut_short {

@@ -20,6 +20,7 @@ pub(crate) struct Request {
     /// Path and query.
     pub(crate) target: String,
     pub(crate) token: Option<String>,
+    /// The body; that of a pipeline's request is a chunk.
     pub(crate) body: Vec<u8>,
 }
 
@@ -174,7 +175,8 @@ fn accept(listener: &TcpListener, inner: &Arc<ServerState>) {
 
 fn serve(stream: impl Stream + 'static, inner: &ServerState) {
     let mut connection = Connection::over(stream).unwrap();
-    while let Some(request) = read(&mut connection, inner) {
+    let mut pipeline = None;
+    while let Some(request) = read(&mut connection, inner, &mut pipeline) {
         let reply = {
             let mut map = inner.map.lock().unwrap();
             match (inner.handler)(&request, &mut map) {
@@ -183,6 +185,10 @@ fn serve(stream: impl Stream + 'static, inner: &ServerState) {
             }
         };
         let bytes = match reply {
+            Reply::Answer(200, body) if pipeline.is_some() => {
+                let size = format!("{:x}\r\n", body.len());
+                [size.as_bytes(), &body, b"\r\n"].concat()
+            }
             Reply::Answer(status, body) => {
                 let head = format!(
                     "HTTP/1.1 {status} X\r\nContent-Length: {}\r\n\r\n",
@@ -200,8 +206,28 @@ fn serve(stream: impl Stream + 'static, inner: &ServerState) {
     }
 }
 
-fn read(connection: &mut Connection, inner: &ServerState) -> Option<Request> {
-    let request = connection.receive().ok()?;
+/// Reads a request, or the next chunk of a pipeline: then `pipeline` is its head, and the head of
+/// its answer was sent.
+fn read(
+    connection: &mut Connection,
+    inner: &ServerState,
+    pipeline: &mut Option<http_testing::Request>,
+) -> Option<Request> {
+    if pipeline.is_none() {
+        let head = connection.receive_head().ok()?;
+        if head.header("transfer-encoding") == Some("chunked") {
+            let answer = b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n";
+            connection.send(answer).ok()?;
+        }
+        *pipeline = Some(head);
+    }
+    let mut request = pipeline.clone()?;
+    if request.header("transfer-encoding") == Some("chunked") {
+        request.body = connection.chunk().ok()??;
+    } else {
+        connection.receive_body(&mut request).ok()?;
+        *pipeline = None;
+    }
     let token = request.header("authorization");
     Some(Request {
         number: inner.requests.fetch_add(1, SeqCst),

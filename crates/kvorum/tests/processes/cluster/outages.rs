@@ -10,8 +10,10 @@ use crate::fixtures::client_load::under_load;
 use crate::fixtures::cluster::{ClusterNode, TestCluster};
 use crate::fixtures::ledger::Ledger;
 use crate::support::wait_until_ok;
+use client::{BatchOperation, Client, Node, Replicas, Settings};
 use rustix::process::Signal;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
 const CLIENTS: usize = 4;
@@ -103,6 +105,64 @@ fn every_acknowledged_write_survives_a_crash_of_all_nodes() {
                     }
                 });
             }
+        }
+    }
+}
+
+/// Its client sends the rest again, to the node that the next pipeline finds.
+#[tokio::test]
+async fn what_a_pipeline_says_is_stored_is_there_after_its_node_is_killed() {
+    const BATCHES: usize = 200;
+    const OPERATIONS: usize = 50;
+    let mut cluster = TestCluster::start();
+    let nodes = cluster.nodes.iter().map(|node| {
+        let url = format!("http://{}", node.location.address);
+        url.parse::<Node>().unwrap()
+    });
+    let client = Client::new(nodes.collect(), Settings::default()).unwrap();
+    let (any, waiting_max) = (Replicas::default(), NonZeroUsize::new(8).unwrap());
+    let put = |key: &usize| {
+        let text = key.to_string();
+        BatchOperation::put(text.as_bytes(), text.as_bytes(), None, None)
+    };
+    let mut left: Vec<usize> = (0..BATCHES * OPERATIONS).collect();
+    let mut pipelines = 0;
+    while !left.is_empty() {
+        pipelines += 1;
+        let mut pipeline = client.pipeline(any, waiting_max).await.unwrap();
+        let (mut sent, mut again) = (0, Vec::new());
+        for (number, batch) in left.chunks(OPERATIONS).enumerate() {
+            if pipelines == 1 && number == BATCHES / 2 {
+                cluster[0].kill();
+            }
+            let operations: Vec<BatchOperation> = batch.iter().map(put).collect();
+            if pipeline.send(&operations).await.is_err() {
+                break;
+            }
+            sent += batch.len();
+        }
+        let mut told = left.iter();
+        while let Some(answers) = pipeline.next().await {
+            for (answer, key) in answers.into_iter().zip(&mut told) {
+                match answer {
+                    Ok(answer) => assert_eq!(answer.status, 201),
+                    Err(error) if error.is_unknown() => again.push(*key),
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
+        assert_eq!(told.len(), left.len() - sent, "all that was sent is told");
+        again.extend(told);
+        left = again;
+    }
+    assert!(pipelines > 1, "the node was killed before all was stored");
+    let keys: Vec<usize> = (0..BATCHES * OPERATIONS).collect();
+    for keys in keys.chunks(1000) {
+        let get = |key: &usize| BatchOperation::get(key.to_string().as_bytes());
+        let operations: Vec<BatchOperation> = keys.iter().map(get).collect();
+        let found = client.batch(&operations, any).await.unwrap();
+        for (found, key) in found.into_iter().zip(keys) {
+            assert_eq!(found.unwrap().value.unwrap(), key.to_string().as_bytes());
         }
     }
 }

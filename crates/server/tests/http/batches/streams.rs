@@ -1,7 +1,8 @@
 //! Batches that are answered while they are sent.
 
 use crate::support::lines::{BatchStream, get, put, statuses};
-use crate::support::{Client, config, start, start_with, wait_for_metric};
+use crate::support::{Client, config, gated_disk, seams, start, start_with, wait_for_metric};
+use server::Server;
 
 #[test]
 fn a_stream_is_answered_while_it_is_sent() {
@@ -26,6 +27,28 @@ fn a_stream_is_answered_while_it_is_sent() {
     assert_eq!(stream.take(1)[0]["value"], "19");
     assert_eq!(stream.next(), None);
     assert_eq!(stream.client.get("/v0/entity?id=a").text(), "19");
+}
+
+/// So one connection keeps the store busy while it syncs.
+#[test]
+fn operations_of_a_stream_start_while_those_before_them_wait_for_the_disk() {
+    let (disk, gate) = gated_disk();
+    let node = Server::start_with(config(), seams(disk)).unwrap();
+    let mut stream = BatchStream::open(&node);
+    gate.close();
+    for (batch, running) in ["10.0", "20.0", "30.0"].into_iter().enumerate() {
+        let keys = (0..10).map(|key| format!("{batch}/{key}"));
+        let lines = keys.map(|key| put(&key, &key)).collect::<String>();
+        stream.send(&lines);
+        wait_for_metric(&node, "kvorum_requests_in_flight", running);
+    }
+    gate.open();
+    let answers = stream.take(30);
+    assert_eq!(statuses(&answers), [201; 30]);
+    let version = |answer: &serde_json::Value| answer["version"].as_str().unwrap().to_owned();
+    assert!(answers.iter().map(version).is_sorted(), "{answers:?}");
+    stream.finish();
+    assert_eq!(stream.next(), None);
 }
 
 #[test]

@@ -39,6 +39,7 @@ fn options_become_a_plan() {
         replicas: Some((2, 3)),
         ttl_seconds: Some(60),
         batch: None,
+        pipeline: None,
         verify: false,
         seed: 9,
         access: load::Credentials::default(),
@@ -49,12 +50,15 @@ fn options_become_a_plan() {
 #[test]
 fn a_batch_takes_operations_that_it_can_have_on_any_node() {
     let plan = options("put --batch 100 --keys 5000").plan().unwrap();
-    assert_eq!(plan.batch, Some(100));
+    assert_eq!((plan.batch, plan.pipeline), (Some(100), None));
+    let plan = options("put --batch 100 --pipeline 4").plan().unwrap();
+    assert_eq!(plan.pipeline, Some(4));
     for words in [
         "scan --batch 2",
         "ycsb-f --batch 2",
         "put --batch 2 --url http://a:1,http://b:2 --ask first-replica",
         "put --batch 100000 --value-bytes 1KiB",
+        "put --batch 100 --pipeline 4 --rate 10",
     ] {
         assert!(options(words).plan().is_err(), "{words}");
     }

@@ -144,6 +144,83 @@ fn a_batch_has_its_number_of_operations() {
     assert!(mixed.missing > 0 && mixed.missing < mixed.operations);
 }
 
+/// The server answers only when three batches are there, as one chunk.
+#[test]
+fn batches_of_a_pipeline_do_not_wait_for_the_answers_to_those_before_them() {
+    let held = std::sync::Mutex::new(Vec::<u8>::new());
+    let server = TestServer::start(move |request, _| {
+        let mut held = held.lock().unwrap();
+        if request.number % 3 == 0 {
+            held.clear();
+        }
+        let lines = String::from_utf8(request.body.clone()).unwrap();
+        let answers = lines.lines().map(|line| {
+            if line.contains("\"put\"") {
+                "{\"status\":201,\"version\":\"1\"}\n"
+            } else {
+                "{\"status\":202,\"version\":\"1\"}\n"
+            }
+        });
+        held.extend(answers.flat_map(str::bytes));
+        match request.number % 3 {
+            2 => Reply::Answer(200, held.clone()),
+            _ => Reply::Silence,
+        }
+    });
+    let plan = Plan {
+        connections: 1,
+        batch: Some(7),
+        pipeline: Some(3),
+        operations: vec![(Operation::Put, 1.0), (Operation::Delete, 1.0)],
+        ..plan(&server, Operation::Put)
+    };
+    let run = run(&plan);
+    assert!(run.succeeded >= 6, "{run:?}");
+    assert_eq!(run.operations, 7 * run.succeeded);
+    assert_eq!(failed(&run), []);
+    let waited = server.requests() - run.succeeded;
+    assert!(
+        (1..=3 + 3).contains(&waited),
+        "{waited} batches waited at the end"
+    );
+}
+
+#[test]
+fn a_pipeline_fills_a_store_whose_connections_end_and_whose_operations_fail() {
+    let server = TestServer::start(|request, _| match request.number % 9 {
+        4 => Reply::Close,
+        7 => Reply::Answer(
+            200,
+            b"{\"status\":503,\"problem\":{}}\n"
+                .repeat(request.body.split(|b| *b == b'\n').count() - 1),
+        ),
+        _ => Reply::Store,
+    });
+    let plan = Plan {
+        connections: 2,
+        batch: Some(3),
+        pipeline: Some(4),
+        keys: 500,
+        ..plan(&server, Operation::Get)
+    };
+    let filled = fill(&plan);
+    assert_eq!((filled.operations, server.map().len()), (500, 500));
+    assert_eq!(failed(&filled), []);
+}
+
+#[test]
+fn what_waits_in_a_pipeline_that_breaks_counts_as_failed() {
+    let server = TestServer::start(|_, _| Reply::Raw(b"no chunk".to_vec()));
+    let ended = run(&Plan {
+        connections: 1,
+        batch: Some(2),
+        pipeline: Some(4),
+        ..plan(&server, Operation::Put)
+    });
+    assert_eq!((ended.succeeded, ended.operations), (0, 0));
+    assert!(ended.failed["bad response"] >= 4, "{ended:?}");
+}
+
 #[test]
 fn a_batch_with_an_operation_that_fails_counts_as_failed() {
     let server = TestServer::start(|request, _| match request.target.as_str() {

@@ -76,6 +76,9 @@ impl Worker<'_> {
             due_request.body_bytes += body_bytes;
         }
         match taken {
+            Ok(taken) if self.context.plan.pipeline.is_some() => {
+                self.take_answers(index, taken.is_complete)
+            }
             Ok(taken) if taken.is_complete => self.answered(index),
             Ok(_) => Ok(()),
             Err(_) => self.lose(index, FailureKind::BadResponse),
@@ -139,7 +142,7 @@ impl Worker<'_> {
     }
 
     /// Counts a request that succeeded before the end of the run.
-    fn succeed(
+    pub(super) fn succeed(
         &mut self,
         index: usize,
         due_request: DueRequest,
@@ -179,7 +182,7 @@ impl Worker<'_> {
     }
 
     /// Judges the answer to a batch, which fails with its first operation that does.
-    fn judge_batch(
+    pub(super) fn judge_batch(
         &mut self,
         index: usize,
         status: u16,
@@ -208,19 +211,10 @@ impl Worker<'_> {
 
     /// Schedules a failed request to be repeated, if the source repeats
     /// requests.
-    pub(super) fn repeat(
-        &mut self,
-        index: usize,
-        mut due_request: DueRequest,
-        now: Duration,
-    ) -> bool {
-        let OnFailure::Repeat { attempts_max } = self.source.on_failure() else {
+    pub(super) fn repeat(&mut self, index: usize, due_request: DueRequest, now: Duration) -> bool {
+        let Some(due_request) = self.again(due_request) else {
             return false;
         };
-        due_request.attempts += 1;
-        if due_request.attempts >= attempts_max {
-            return false;
-        }
         let connection = &mut self.connections[index];
         connection.due_request = Some(due_request);
         if connection.socket.is_some() {
@@ -231,16 +225,42 @@ impl Worker<'_> {
         true
     }
 
-    /// Handles the loss of a connection and of the request on it.
+    /// A failed request as it is repeated, if the source repeats requests.
+    pub(super) fn again(&self, mut due_request: DueRequest) -> Option<DueRequest> {
+        let OnFailure::Repeat { attempts_max } = self.source.on_failure() else {
+            return None;
+        };
+        due_request.attempts += 1;
+        (due_request.attempts < attempts_max).then_some(due_request)
+    }
+
+    /// Handles the loss of a connection and of what is on it.
     pub(super) fn lose(&mut self, index: usize, why: FailureKind) -> io::Result<()> {
         let now = self.now();
         self.shut(index, now);
+        self.fail(index, why, now);
+        Ok(())
+    }
+
+    /// Repeats what is on a connection that is closed as soon as it is open again, or counts it as
+    /// failed.
+    pub(super) fn fail(&mut self, index: usize, why: FailureKind, now: Duration) {
         if let Some(due_request) = self.connections[index].due_request.take()
             && !self.repeat(index, due_request, now)
         {
             self.recorder.counts.fail(why);
         }
-        Ok(())
+        for (due_request, operations) in std::mem::take(&mut self.connections[index].behind) {
+            match self.again(due_request) {
+                Some(again) => self.connections[index]
+                    .behind
+                    .push_back((again, operations)),
+                None => self.recorder.counts.fail(why),
+            }
+        }
+        if self.connections[index].due_request.is_none() {
+            self.connections[index].advance();
+        }
     }
 
     /// Closes an open connection.
@@ -254,7 +274,7 @@ impl Worker<'_> {
 
 /// What a successful request counts for.
 #[derive(Clone, Copy, Debug)]
-struct Answered {
+pub(super) struct Answered {
     /// Reads that found nothing.
     missing: u64,
     /// Entities of a scan.

@@ -1,7 +1,7 @@
 //! Sends requests.
 
 use super::Worker;
-use crate::generator::batch::put_line;
+use crate::generator::batch::{Operations, put_line};
 use crate::generator::connection::{ConnectionState, DueRequest, WriteStatus};
 use crate::generator::poller::Interest;
 use crate::generator::recorder::FailureKind;
@@ -105,6 +105,9 @@ impl Worker<'_> {
     /// Sends the next request of an idle connection: one that is due, or in a
     /// closed loop the next one at once.
     pub(super) fn send_next(&mut self, index: usize, now: Duration) -> io::Result<()> {
+        if let Some(batches) = self.context.plan.pipeline {
+            return self.fill_pipeline(index, batches, now);
+        }
         if let Some(due_request) = self.connections[index].due_request {
             // A request of a fill whose connection was lost.
             return self.send(index, due_request, now);
@@ -177,7 +180,7 @@ impl Worker<'_> {
     }
 
     /// The next request of the source; none after the last one.
-    fn draw(&mut self, due: Duration) -> Option<DueRequest> {
+    pub(super) fn draw(&mut self, due: Duration) -> Option<DueRequest> {
         let Some((operation, number)) = self.source.next(&mut self.random) else {
             self.is_exhausted = true;
             return None;
@@ -257,21 +260,47 @@ impl Worker<'_> {
         operations: usize,
         now: Duration,
     ) -> io::Result<()> {
-        let plan = self.context.plan;
         let mut batch = std::mem::take(&mut self.connections[index].batch.operations);
         if due_request.attempts == 0 {
-            batch.clear();
-            batch.push((due_request.operation, due_request.number));
-            while batch.len() < operations {
-                let Some(next) = self.source.next(&mut self.random) else {
-                    self.is_exhausted = true;
-                    break;
-                };
-                batch.push(next);
-            }
+            self.draw_batch(due_request, operations, &mut batch);
         }
+        self.write_lines(&batch);
+        due_request.body_bytes += self.lines.len() as u64;
+        let connection = &mut self.connections[index];
+        connection.clear();
+        connection.state = ConnectionState::Busy {
+            until: now + self.timeout,
+        };
+        connection.batch.operations = batch;
+        let writer = &self.writers[connection.target];
+        writer.batch(&self.lines, &mut connection.request);
+        connection.due_request = Some(due_request);
+        self.write(index)
+    }
+
+    /// Draws the operations of a batch, which begins with that of this request.
+    pub(super) fn draw_batch(
+        &mut self,
+        due_request: DueRequest,
+        operations: usize,
+        batch: &mut Operations,
+    ) {
+        batch.clear();
+        batch.push((due_request.operation, due_request.number));
+        while batch.len() < operations {
+            let Some(next) = self.source.next(&mut self.random) else {
+                self.is_exhausted = true;
+                break;
+            };
+            batch.push(next);
+        }
+    }
+
+    /// Writes the lines of a batch to their buffer.
+    pub(super) fn write_lines(&mut self, batch: &[(Operation, u64)]) {
+        let plan = self.context.plan;
         self.lines.clear();
-        for (operation, number) in &batch {
+        for (operation, number) in batch {
             self.write_key(*operation, *number);
             self.value.clear();
             if matches!(operation, Operation::Put | Operation::Insert) {
@@ -287,17 +316,6 @@ impl Worker<'_> {
                 &mut self.lines,
             );
         }
-        due_request.body_bytes += self.lines.len() as u64;
-        let connection = &mut self.connections[index];
-        connection.clear();
-        connection.state = ConnectionState::Busy {
-            until: now + self.timeout,
-        };
-        connection.batch.operations = batch;
-        let writer = &self.writers[connection.target];
-        writer.batch(&self.lines, &mut connection.request);
-        connection.due_request = Some(due_request);
-        self.write(index)
     }
 
     /// Continues to write; the rest follows when the socket is writable.

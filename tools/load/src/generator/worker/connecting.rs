@@ -59,17 +59,12 @@ impl Worker<'_> {
         }
     }
 
-    /// Handles a failed attempt to connect. A request of a fill that waited for
-    /// the connection has used one attempt.
+    /// Handles a failed attempt to connect. The requests of a fill that waited for
+    /// the connection have used one attempt.
     pub(super) fn give_up_connecting(&mut self, index: usize) {
         let now = self.now();
-        let connection = &mut self.connections[index];
-        connection.close(now);
-        if let Some(due_request) = connection.due_request.take()
-            && !self.repeat(index, due_request, now)
-        {
-            self.recorder.counts.fail(FailureKind::Connection);
-        }
+        self.connections[index].close(now);
+        self.fail(index, FailureKind::Connection, now);
     }
 
     /// Sends a request on a new connection, if the load has begun.

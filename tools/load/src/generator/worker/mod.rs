@@ -4,12 +4,14 @@
 //! request that is due. If none is free, the next connection that becomes free
 //! sends it. If requests go to the owners of their keys, this holds for each node
 //! (`pools`). In a closed loop each connection sends its next request as soon as
-//! it has a response. All times are durations since the start that the threads
+//! it has a response; with a pipeline (`pipelining`) it sends some batches
+//! before the responses to those before them have come. All times are durations since the start that the threads
 //! share; the connections are opened before it.
 
 mod answering;
 mod asking;
 mod connecting;
+mod pipelining;
 mod pools;
 
 use super::connection::{ClientConnection, ConnectionState};

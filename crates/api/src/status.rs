@@ -289,6 +289,10 @@ pub struct Store {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compaction: Option<Compaction>,
     pub table_bytes: u64,
+    /// Tables on the disk that are not part of the store: what compactions under way have written,
+    /// and replaced tables that are read or not freed yet.
+    #[serde(default)]
+    pub overhead_bytes: u64,
     pub memtable_bytes: u64,
     pub log_bytes: u64,
     pub cache_bytes: u64,

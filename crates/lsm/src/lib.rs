@@ -45,8 +45,8 @@ pub use disk::{Disk, DiskFile, DiskSpace, RealDisk};
 pub use engine::{
     Acknowledged, Admission, Applied, CopiesPage, DamageMark, Engine, Generation, Ingest, Ingested,
     KeptPromise, LateSource, LeastTimestamps, LevelStatistics, Lookup, Outbox, Outcome,
-    PendingCheck, RecoveryReport, RestoredStore, Scan, SetAsideKeys, SetAsideStatus, Statistics,
-    StoreSnapshot, SyncTimeStatistics, WholeCompaction,
+    OverheadBytes, PendingCheck, RecoveryReport, RestoredStore, Scan, SetAsideKeys, SetAsideStatus,
+    Statistics, StoreSnapshot, SyncTimeStatistics, WholeCompaction,
 };
 pub use error::Error;
 pub use executor::{Executor, Job, JobClass, JobQueue};

@@ -18,10 +18,20 @@ const EXPIRED_UNIX_MS: u64 = 1_100_000;
 /// The newest version of each key.
 type Model = BTreeMap<Vec<u8>, Entry>;
 
-fn random_entry(rng: &mut Rng, number: Option<u64>) -> Entry {
-    let key = format!("key-{:02}", rng.u64(0..KEYS));
-    // With few timestamps versions tie, unless each has to be unique.
-    let timestamp = Timestamp::from_u64(match number {
+/// What entries are written at some moment.
+#[derive(Clone, Copy)]
+struct Load {
+    /// The first of the keys, and how many there are. If they are few, most tables overlap few
+    /// others.
+    first: u64,
+    keys: u64,
+    /// With few timestamps versions tie, unless each has to be unique.
+    unique: Option<u64>,
+}
+
+fn random_entry(rng: &mut Rng, load: Load) -> Entry {
+    let key = format!("key-{:02}", (load.first + rng.u64(0..load.keys)) % KEYS);
+    let timestamp = Timestamp::from_u64(match load.unique {
         None => rng.u64(1..200),
         Some(number) => rng.u64(1..200) << 32 | number,
     });
@@ -88,9 +98,9 @@ struct Pushed {
 
 impl Pushed {
     /// Pushes a few entries, or returns `false` when the ingest has failed.
-    fn push_some(&mut self, rng: &mut Rng, number: Option<u64>) -> bool {
+    fn push_some(&mut self, rng: &mut Rng, load: Load) -> bool {
         for _ in 0..rng.usize(1..12) {
-            let entry = random_entry(rng, number);
+            let entry = random_entry(rng, load);
             let last = self.entries.last();
             if last.is_some_and(|last| entry.key() <= last.key()) {
                 continue;
@@ -254,6 +264,7 @@ fn run(seed: u64) {
     // The tombstone of an expired version may outrank another version with the same
     // timestamp. Outside this test no two writes have the same timestamp.
     let is_unique = rng.bool();
+    let narrow = if rng.bool() { rng.u64(2..8) } else { 0 };
     world.trusts_clock.store(is_unique, Relaxed);
     let mut model = Model::new();
     let mut engine = world.open();
@@ -261,10 +272,14 @@ fn run(seed: u64) {
     let mut ingests: Vec<Pushed> = Vec::new();
     let mut arrivals = Arrivals::default();
     for number in 0..600 {
-        let number = is_unique.then_some(number);
+        let load = Load {
+            first: number / 20 * narrow,
+            keys: if narrow == 0 { KEYS } else { narrow },
+            unique: is_unique.then_some(number),
+        };
         match rng.u32(0..100) {
             0..47 => {
-                let entry = random_entry(&mut rng, number);
+                let entry = random_entry(&mut rng, load);
                 check_write(&engine, &mut model, &mut arrivals, &entry);
             }
             47..55 => {
@@ -277,7 +292,7 @@ fn run(seed: u64) {
                     Some(ingests.swap_remove(rng.usize(0..ingests.len())))
                 };
                 if let Some(mut ingest) = ingest
-                    && ingest.push_some(&mut rng, number)
+                    && ingest.push_some(&mut rng, load)
                 {
                     match rng.u8(0..10) {
                         0..6 => ingest.commit(&mut model, &mut arrivals),
@@ -330,7 +345,7 @@ fn run(seed: u64) {
                     }
                 };
                 if let Some(mut late) = late {
-                    let closed = late.ingest.push(&random_entry(&mut rng, number));
+                    let closed = late.ingest.push(&random_entry(&mut rng, load));
                     assert!(matches!(closed, Err(Error::Closed)), "{closed:?}");
                 }
             }

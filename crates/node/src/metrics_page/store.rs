@@ -51,6 +51,11 @@ fn counters(store: &Statistics) -> Vec<Family> {
             store.compactions,
         ),
         (
+            "kvorum_store_moved_tables",
+            "Tables that moved down a level without being rewritten",
+            store.moved_tables,
+        ),
+        (
             "kvorum_store_compaction_read_bytes",
             "Bytes read by compactions",
             store.compaction_read_bytes,
@@ -219,6 +224,21 @@ fn gauges(store: &Statistics, node: &Node) -> Vec<Family> {
             "kvorum_store_set_aside_bytes",
             "Bytes of the tables with copies that were set aside for an operator",
             store.set_aside.bytes as f64,
+        ),
+        (
+            "kvorum_store_unfinished_bytes",
+            "Bytes that compactions under way have written",
+            store.overhead.unfinished as f64,
+        ),
+        (
+            "kvorum_store_held_bytes",
+            "Bytes of replaced tables that scans or backups still read",
+            store.overhead.held as f64,
+        ),
+        (
+            "kvorum_store_removed_bytes",
+            "Bytes of removed tables whose space is not freed yet",
+            store.overhead.removed as f64,
         ),
         (
             "kvorum_store_write_amplification",

@@ -189,6 +189,7 @@ fn store(snapshot: &NodeSnapshot) -> Store {
             merged_bytes: running.merged_bytes,
         }),
         table_bytes,
+        overhead_bytes: statistics.overhead.all(),
         memtable_bytes: statistics.memtable_bytes,
         log_bytes: statistics.log_bytes,
         cache_bytes: statistics.cache_bytes,

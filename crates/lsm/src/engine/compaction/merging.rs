@@ -4,6 +4,7 @@
 //! take the place of the inputs, all at once.
 
 use super::gc_thresholds::GcThresholds;
+use super::moves::note_moved_down;
 use super::pick::{Pick, Reason};
 use super::reread::Reread;
 use super::retention::{NewerElsewhere, OlderElsewhere, Retained, Retention, Step};
@@ -49,8 +50,8 @@ pub(super) struct Compaction {
     closed_timestamp: Timestamp,
     /// The tables that it rewrites, and which parts of each were noted as damaged when it began.
     rewritten: Vec<(Arc<Table>, Vec<Range<u64>>)>,
-    /// Keeps ingested tables out of its way.
-    _range: Arc<MergeRange>,
+    /// Keeps other tables out of its way.
+    range: Arc<MergeRange>,
 }
 
 /// A cursor over inputs: over tables, or over a damaged one that is rewritten.
@@ -178,7 +179,7 @@ impl Compaction {
         };
         tracing::debug!(?pick, read_bytes = inputs.file_bytes, "compaction starts");
         Some(Self {
-            _range: range,
+            range,
             records: Retained::new(Merge::new(inputs.cursors), retention),
             pick,
             output: None,
@@ -283,6 +284,7 @@ impl Compaction {
             output.add(record)?;
             bytes += record.entry.data_bytes() as u64;
         }
+        self.range.note_written(self.written_bytes());
         Ok(Some(bytes))
     }
 
@@ -425,26 +427,16 @@ impl Compaction {
         self.entries.saturating_sub(written + dropped)
     }
 
-    /// Notes how much of its inputs it has dropped, if it has moved any of them
-    /// down to the last level with tables. It does so before the edit, while the
-    /// inputs are still live.
+    /// Notes how much of its inputs it has dropped, and what it has moved down. It does so
+    /// before the edit, while the inputs are still live.
     fn note_hidden(&self, dropped_bytes: u64, core: &Core) {
-        let state = core.tables.load();
         let is_input = |id| self.pick.inputs.iter().any(|(_, input)| *input == id);
-        let (mut all_bytes, mut moved_bytes) = (0, 0);
-        for (level, table) in state.tables.iter() {
-            if level > self.pick.output_level {
-                return;
-            }
-            all_bytes += table.file_bytes();
-            if level < self.pick.output_level && is_input(table.id()) {
-                moved_bytes += table.file_bytes();
-            }
-        }
-        if moved_bytes > 0 {
-            let hidden = &core.counters.hidden;
-            hidden.note(moved_bytes, dropped_bytes, all_bytes);
-        }
+        let state = core.tables.load();
+        let upper = state.tables.levels().iter().take(self.pick.output_level);
+        let moved = upper.flat_map(|tables| tables.iter());
+        let moved = moved.filter(|table| is_input(table.id()));
+        let moved_bytes = moved.map(|table| table.file_bytes()).sum();
+        note_moved_down(self.pick.output_level, moved_bytes, dropped_bytes, core);
     }
 
     /// Gives it up, and removes its files.

@@ -15,10 +15,11 @@
 //!    have waited long enough for a few tombstones, and [`quiet`] flushes a memtable that
 //!    keeps tombstones from them. On a full disk [`reclaim`]
 //!    chooses first: a table in which deletes hide much.
-//! 3. [`merging`]: each step reads some blocks of the inputs, and writes what
+//! 3. [`moves`]: what overlaps nothing where it is to go moves there by an edit of the table set.
+//! 4. [`merging`]: each step reads some blocks of the inputs, and writes what
 //!    [`retention`] keeps of them into new tables; [`reread`] says what it may take of the
 //!    damaged parts of a table.
-//! 4. The last step replaces the inputs by the outputs, with one edit of the
+//! 5. The last step replaces the inputs by the outputs, with one edit of the
 //!    table set.
 //!
 //! A [`whole`] compaction, which an operator orders, takes turns with what is due.
@@ -32,6 +33,7 @@ mod drop_above;
 mod gc_thresholds;
 mod job;
 mod merging;
+mod moves;
 mod pick;
 mod pressure;
 mod purges;

@@ -19,6 +19,7 @@ pub(super) struct Counters {
     pub(super) flushes: AtomicU64,
     pub(super) flush_written_bytes: AtomicU64,
     pub(super) compactions: AtomicU64,
+    pub(super) moved_tables: AtomicU64,
     pub(super) compaction_read_bytes: AtomicU64,
     pub(super) compaction_written_bytes: AtomicU64,
     pub(super) non_owned_dropped: AtomicU64,

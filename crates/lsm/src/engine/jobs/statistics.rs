@@ -4,6 +4,7 @@ use super::backpressure::LEVEL_0_TABLES_STOP;
 use super::set_aside::SetAsideStatus;
 use crate::engine::core::Core;
 use crate::engine::counters::sync_times::SyncTimeStatistics;
+use crate::engine::table_set::OverheadBytes;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// One level of tables.
@@ -73,10 +74,14 @@ pub struct Statistics {
     pub flush_written_bytes: u64,
     /// Compactions finished.
     pub compactions: u64,
+    /// Tables that moved down a level without being rewritten.
+    pub moved_tables: u64,
     /// Bytes that compactions read.
     pub compaction_read_bytes: u64,
     /// Bytes that compactions wrote.
     pub compaction_written_bytes: u64,
+    /// What the disk holds of tables that are not live.
+    pub overhead: OverheadBytes,
     /// Versions that compactions dropped because they belong to other stores only.
     pub non_owned_dropped: u64,
     /// Of the bytes that compactions moved to the last level, the share that replaced
@@ -199,8 +204,10 @@ impl Core {
             flushes: counters.flushes.load(Relaxed),
             flush_written_bytes: counters.flush_written_bytes.load(Relaxed),
             compactions: counters.compactions.load(Relaxed),
+            moved_tables: counters.moved_tables.load(Relaxed),
             compaction_read_bytes: counters.compaction_read_bytes.load(Relaxed),
             compaction_written_bytes: counters.compaction_written_bytes.load(Relaxed),
+            overhead: self.tables.overhead(),
             non_owned_dropped: counters.non_owned_dropped.load(Relaxed),
             hidden_share: counters.hidden.share(),
             slowdowns: counters.slowdowns.load(Relaxed),

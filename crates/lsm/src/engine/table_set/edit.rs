@@ -18,7 +18,8 @@ use std::time::Duration;
 ///
 /// A flush adds a table and names the memtable whose records are in it. A compaction
 /// adds its outputs and removes its inputs. An ingest adds tables whose records the store
-/// did not have. A damaged table moves to another level.
+/// did not have. A damaged table moves to level 0, and one that overlaps nothing where it goes
+/// moves down.
 #[derive(Default)]
 pub(crate) struct TableEdit {
     /// New tables, each with its level. Their files are complete and durable.

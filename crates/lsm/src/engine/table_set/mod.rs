@@ -13,14 +13,15 @@
 //! - [`damaged_ranges`](NotedRange): which parts of the tables are damaged;
 //! - [`flushed`](Flushed): which versions came with the memtables that were
 //!   flushed a moment ago;
-//! - [`ingest_level`](MergeRange): the level for an ingested table;
+//! - `ingest_level`: the level for an ingested table;
+//! - [`merges`](MergeRange): what the merges in progress read and write;
 //! - [`set_aside`](SetAsideKeys): which parts of the tables are set aside;
-//! - `retired`: what readers may still hold although it was replaced;
-//! - `removed`: the space of removed files, which is freed a little at a time;
+//! - [`retired`](OverheadBytes): what readers may still hold although it was replaced, and the
+//!   space of removed files, which is freed a little at a time;
 //! - [`cursors`](LevelCursor): cursors over the tables of a level and over memtables.
 //!
 //! Locks: `manifest`, held while the manifest is edited, across the disk's
-//! syncs, and by an ingest also while it waits for the commit lock; then `merge`, held
+//! syncs, and by an ingest also while it waits for the commit lock; then `merges`, held
 //! briefly; then `sealed_segments`, held briefly while the read state is replaced,
 //! so that a freeze and an edit do not overwrite each other; then that of
 //! `retired`, held briefly. Readers take none.
@@ -34,8 +35,8 @@ mod files;
 mod flushed;
 mod ingest_level;
 mod level;
+mod merges;
 mod read_state;
-mod removed;
 mod retired;
 mod set_aside;
 mod tables;
@@ -46,9 +47,10 @@ use edit::TablesAfter;
 pub(crate) use edit::{FlushedMemtable, IngestedRecords, TableEdit};
 pub(crate) use files::{TableFiles, TableOutput};
 pub(crate) use flushed::{Came, Flushed, RecordedSequences, Version, VersionSequences};
-pub(crate) use ingest_level::MergeRange;
 pub(crate) use level::Level;
+pub(crate) use merges::MergeRange;
 pub(crate) use read_state::ReadState;
+pub use retired::OverheadBytes;
 pub use set_aside::SetAsideKeys;
 pub(crate) use set_aside::tell_tables;
 pub(crate) use tables::{Beside, Tables};
@@ -66,11 +68,12 @@ use crate::wal::{FreeSegments, SegmentSpace};
 use arc_swap::{ArcSwap, Guard};
 use base::Timestamp;
 use flushed::remember;
-use ingest_level::level_for;
-use retired::Retired;
+use ingest_level::{is_free, level_for};
+use merges::Merges;
+use retired::{Retired, overhead_max};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// The owner of the manifest and the read state.
@@ -78,8 +81,8 @@ pub(crate) struct TableSet {
     store_id: u64,
     files: TableFiles,
     manifest: Mutex<ManifestLog>,
-    /// Where the merge in progress writes.
-    merge: Mutex<Weak<MergeRange>>,
+    /// The merges in progress.
+    merges: Merges,
     /// Sealed log segments that are still needed, each with the space of its file.
     sealed_segments: Mutex<BTreeMap<u64, SegmentSpace>>,
     /// Takes over the segments that are not needed any more.
@@ -89,6 +92,7 @@ pub(crate) struct TableSet {
     /// What a reader may still hold.
     retired: Retired,
     memtable_bytes: usize,
+    table_bytes: u64,
     newer_version_checks_kept: Duration,
     /// Whether the read state has damaged ranges.
     is_damaged: AtomicBool,
@@ -112,13 +116,14 @@ impl TableSet {
                 manifest.manifest().progress.greatest_timestamp.as_u64(),
             ),
             manifest: Mutex::new(manifest),
-            merge: Mutex::default(),
+            merges: Merges::default(),
             sealed_segments: Mutex::new(sealed_segments),
             free_segments,
             is_damaged: AtomicBool::new(!read_state.damaged.is_empty()),
             read_state: ArcSwap::from_pointee(read_state),
             retired: Retired::new(environment),
             memtable_bytes: options.memtable_bytes,
+            table_bytes: options.table_bytes,
             newer_version_checks_kept: options.newer_version_checks_kept,
         }
     }
@@ -256,8 +261,8 @@ impl TableSet {
     ) -> Result<StoredEdit<'_>, Error> {
         let manifest = lock(&self.manifest);
         let live = Arc::clone(&self.read_state.load().tables);
-        let merge = lock(&self.merge).upgrade();
-        let place = |table: Arc<Table>| (level_for(&table, &live, merge.as_deref()), table);
+        let merges = self.merges.now();
+        let place = |table: Arc<Table>| (level_for(&table, &live, &merges), table);
         let edit = TableEdit {
             added: tables.into_iter().map(place).collect(),
             ingested: Some(records),
@@ -266,20 +271,49 @@ impl TableSet {
         self.store(manifest, edit)
     }
 
-    /// Begins a merge of `inputs` into tables of `level`: no ingest adds a table to that
+    /// Moves tables that overlap neither each other nor a table of `level` down to that level,
+    /// durably. One that is not live any more stays what it is, and so does one for which there
+    /// is no room any more on that level. Returns those that have moved.
+    ///
+    /// # Errors
+    /// As [`TableSet::apply`].
+    pub(crate) fn move_down(
+        &self,
+        level: usize,
+        mut tables: Vec<Arc<Table>>,
+    ) -> Result<Vec<Arc<Table>>, Error> {
+        let manifest = lock(&self.manifest);
+        let live = Arc::clone(&self.read_state.load().tables);
+        let merges = self.merges.now();
+        tables.retain(|table| {
+            let known = manifest.manifest().tables.get(&table.id());
+            known.is_some_and(|known| usize::from(known.level) < level)
+                && is_free(level, table, &live, &merges)
+        });
+        if tables.is_empty() {
+            return Ok(tables);
+        }
+        let edit = TableEdit {
+            moved: tables.iter().map(|it| (level, Arc::clone(it))).collect(),
+            ..TableEdit::default()
+        };
+        self.apply_to(manifest, edit)?;
+        Ok(tables)
+    }
+
+    /// Begins a merge of `inputs` into tables of `level`: nothing else adds a table to that
     /// level in the range that is returned, for as long as the caller keeps it. `None`
-    /// if one has done so since the inputs were chosen.
+    /// if it may not begin, because of another merge, or because an edit has come since the
+    /// inputs were chosen.
     pub(crate) fn begin_merge(
         &self,
         level: usize,
         inputs: &[(usize, TableId)],
     ) -> Option<Arc<MergeRange>> {
-        // No ingest lies between the check and the note.
+        // No edit lies between the check and the note.
         let _manifest = lock(&self.manifest);
-        let range = MergeRange::of(&self.read_state.load().tables, level, inputs)?;
-        let range = Arc::new(range);
-        *lock(&self.merge) = Arc::downgrade(&range);
-        Some(range)
+        let live = Arc::clone(&self.read_state.load().tables);
+        self.merges.begin(&live, level, inputs)
     }
 
     /// Makes an edit durable.
@@ -381,7 +415,17 @@ impl TableSet {
 
     /// Frees what no reader holds any more.
     pub(crate) fn free_retired(&self) {
-        self.retired.free();
+        let overhead_max = overhead_max(self.load().tables.bytes(), self.table_bytes);
+        let waiting_max = overhead_max.saturating_sub(self.merges.written_bytes());
+        self.retired.free(waiting_max);
+    }
+
+    /// What the disk holds of tables that are not live.
+    pub(crate) fn overhead(&self) -> OverheadBytes {
+        OverheadBytes {
+            unfinished: self.merges.written_bytes(),
+            ..self.retired.overhead()
+        }
     }
 
     /// Frees at once the space of removed tables that waits for its turn, because the disk is

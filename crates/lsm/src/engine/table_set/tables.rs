@@ -123,6 +123,11 @@ impl Tables {
         self.levels[0].iter().filter(is_sound).count()
     }
 
+    /// The bytes of the files of all tables.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.levels.iter().map(Level::bytes).sum()
+    }
+
     /// All tables with their levels.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &Arc<Table>)> {
         self.levels
@@ -132,7 +137,7 @@ impl Tables {
     }
 
     /// Whether a table of a level other than 0 has keys in the range of `table`.
-    pub(super) fn overlaps(&self, level: usize, table: &Table) -> bool {
+    pub(crate) fn overlaps(&self, level: usize, table: &Table) -> bool {
         let (keys, tables) = (table.properties(), &self.levels[level]);
         let from = tables.partition_point(|other| other.properties().greatest_key < keys.least_key);
         tables

@@ -2,7 +2,9 @@
 
 mod background;
 mod gc_threshold;
+mod moves;
 mod non_owned;
+mod overhead;
 mod purge;
 mod stuck;
 mod whole;

@@ -214,7 +214,7 @@ fn compaction_is_held_to_its_rate() {
     world.options.compaction = false;
     let engine = world.open();
     for number in 1..=18_000 {
-        let key = format!("{number:05}");
+        let key = format!("{:05}", number * 7_919 % 18_001);
         engine.write(put(&key, number, &"x".repeat(200))).unwrap();
         world.executor.run_class(JobClass::Flush);
     }
@@ -249,7 +249,7 @@ fn compaction_rests_as_it_is_told_unless_it_is_urgent() {
         while engine.statistics().levels[0].tables < tables {
             number += 1;
             assert!(number < 100_000, "level 0 never has {tables} tables");
-            let key = format!("{number:05}");
+            let key = format!("{:05}", number * 7_919 % 100_000);
             engine.write(put(&key, number, &"x".repeat(200))).unwrap();
             world.executor.run_class(JobClass::Flush);
         }
@@ -276,7 +276,7 @@ fn a_pause_ends_when_compaction_falls_behind() {
         while engine.statistics().levels[0].tables < tables {
             number += 1;
             assert!(number < 100_000, "level 0 never has {tables} tables");
-            let key = format!("{number:05}");
+            let key = format!("{:05}", number * 7_919 % 100_000);
             engine.write(put(&key, number, &"x".repeat(200))).unwrap();
             world.executor.run_class(JobClass::Flush);
         }

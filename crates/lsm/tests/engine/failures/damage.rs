@@ -22,6 +22,7 @@ fn key(number: u64) -> String {
 fn compacted() -> (World, PathBuf) {
     let mut world = World::new();
     world.options.compression = lsm::Compression::None;
+    world.options.compaction = false;
     let engine = world.open();
     for number in 0..KEYS {
         engine
@@ -30,6 +31,7 @@ fn compacted() -> (World, PathBuf) {
     }
     engine.compact().unwrap();
     engine.close().unwrap();
+    world.options.compaction = true;
     let folder = World::folder();
     let names = world.memory.list(&folder).unwrap();
     let tables: Vec<_> = names.iter().filter(|name| name.ends_with(".sst")).collect();

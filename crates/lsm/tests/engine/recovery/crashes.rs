@@ -81,8 +81,14 @@ impl History {
     }
 }
 
-fn random_entry(rng: &mut Rng, number: u64) -> Entry {
-    let key = format!("key-{:02}", rng.u64(0..30)).into_bytes();
+/// With `is_ordered` the keys ascend with the numbers, so that most tables move down as they are.
+fn random_entry(rng: &mut Rng, number: u64, is_ordered: bool) -> Entry {
+    let key = if is_ordered {
+        format!("key-{:04}", number * 2 + rng.u64(0..3))
+    } else {
+        format!("key-{:02}", rng.u64(0..30))
+    };
+    let key = key.into_bytes();
     let timestamp = Timestamp::from_u64(number);
     if rng.u8(0..5) == 0 {
         return Entry::tombstone(&key, timestamp, 1);
@@ -94,8 +100,9 @@ fn random_entry(rng: &mut Rng, number: u64) -> Entry {
 /// Writes and does background work until the disk fails or all writes are done.
 fn work(world: &World, rng: &mut Rng, history: &mut History, writes: u64) -> Result<(), Error> {
     let (engine, _) = world.try_open()?;
+    let is_ordered = rng.bool();
     for number in 1..=writes {
-        let entry = random_entry(rng, number);
+        let entry = random_entry(rng, number, is_ordered);
         history.write(&engine, &entry)?;
         match rng.u8(0..20) {
             0..6 => {

@@ -5,6 +5,7 @@ use super::CompactorState;
 use super::aside::move_damaged_aside;
 use crate::engine::compaction::gc_thresholds::GcThresholds;
 use crate::engine::compaction::merging::Compaction;
+use crate::engine::compaction::moves::move_down;
 use crate::engine::compaction::pick::{Pick, PickSettings, Reason, pick, summarize};
 use crate::engine::compaction::pressure::{pick_settings, urgency};
 use crate::engine::compaction::whole::{Orders, Whole};
@@ -15,6 +16,8 @@ use crate::error::Error;
 pub(in crate::engine::compaction) enum Beginning {
     /// A compaction.
     Compaction(Box<Compaction>),
+    /// Tables have moved down, and there may be more to do.
+    Moved,
     /// No compaction yet: this number of bytes was surveyed, and the next step looks again.
     Surveyed(u64),
     /// There is nothing to do.
@@ -26,7 +29,7 @@ impl CompactorState {
     /// on a full disk, then what is due.
     ///
     /// # Errors
-    /// Those of [`move_damaged_aside`].
+    /// Those of [`move_damaged_aside`] and [`move_down`].
     pub(in crate::engine::compaction) fn begin(
         &mut self,
         orders: &Orders,
@@ -44,6 +47,12 @@ impl CompactorState {
         let Some(pick) = self.pick(orders, core) else {
             return Ok(Beginning::Nothing);
         };
+        if move_down(&pick, core)? {
+            if let Some((level, key)) = pick.cursor {
+                self.cursors[level] = Some(key);
+            }
+            return Ok(Beginning::Moved);
+        }
         Ok(match Compaction::start(pick, None, core) {
             Some(compaction) => Beginning::Compaction(Box::new(compaction)),
             // The next step picks again.

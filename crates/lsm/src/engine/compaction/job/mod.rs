@@ -85,6 +85,8 @@ enum CompactionStep {
     Idle,
     /// This number of bytes was merged or surveyed, and there is more to do.
     Merged(u64),
+    /// Tables have moved down, and there may be more to do.
+    Moved,
     /// A compaction is complete.
     Finished,
 }
@@ -182,7 +184,7 @@ impl Compactor {
                 }
             }
             Ok(CompactionStep::Merged(_)) => self.schedule(delay, core),
-            Ok(CompactionStep::Finished) => {
+            Ok(CompactionStep::Moved | CompactionStep::Finished) => {
                 core.end_stall();
                 self.schedule(Duration::ZERO, core);
             }
@@ -199,7 +201,8 @@ impl Compactor {
     /// Notes how a step ended, which decides when the next may be tried.
     fn note_step(&self, step: &Result<CompactionStep, Error>, core: &Core) {
         match step {
-            Ok(CompactionStep::Merged(_)) => self.retry.note_progress(),
+            // That tables move says nothing of whether tables can be merged.
+            Ok(CompactionStep::Merged(_) | CompactionStep::Moved) => self.retry.note_progress(),
             Err(Error::Poisoned { .. }) => {}
             Ok(CompactionStep::Idle | CompactionStep::Finished) => self.retry.note_success(),
             Err(error) => {
@@ -211,8 +214,8 @@ impl Compactor {
         }
     }
 
-    /// Compacts on this thread until the current or next compaction is complete,
-    /// or compaction is stuck.
+    /// Compacts on this thread until the current or next compaction is complete, tables have
+    /// moved down, or compaction is stuck.
     ///
     /// # Errors
     /// [`Error::Poisoned`].
@@ -225,7 +228,9 @@ impl Compactor {
             self.note_step(&step, core);
             match step {
                 Ok(CompactionStep::Merged(_)) => {}
-                Ok(CompactionStep::Idle | CompactionStep::Finished) => break,
+                Ok(CompactionStep::Idle | CompactionStep::Moved | CompactionStep::Finished) => {
+                    break;
+                }
                 Err(error @ Error::Poisoned { .. }) => {
                     result = Err(error);
                     break;
@@ -278,7 +283,9 @@ impl Compactor {
                 return outcome.map(|()| true);
             }
             match state.step(&self.orders, core) {
-                Ok(CompactionStep::Merged(_) | CompactionStep::Finished) => {}
+                Ok(
+                    CompactionStep::Merged(_) | CompactionStep::Moved | CompactionStep::Finished,
+                ) => {}
                 Ok(CompactionStep::Idle) if !self.orders.is_under_way() => {}
                 Ok(CompactionStep::Idle) => return Ok(false),
                 Err(error) => {
@@ -320,6 +327,10 @@ impl CompactorState {
             return step;
         }
         let busy = std::mem::take(&mut self.busy);
+        // A move takes no time, and says nothing of how long the next merge takes.
+        if matches!(step, Ok(CompactionStep::Moved)) {
+            return step;
+        }
         let after = core.tables.load().tables.level_zero_tables();
         // A flush may have added a table meanwhile, which hardly matters.
         let merged = before.saturating_sub(after) as u64;
@@ -337,6 +348,7 @@ impl CompactorState {
             Some(current) => current,
             None => match self.begin(orders, core)? {
                 Beginning::Compaction(compaction) => *compaction,
+                Beginning::Moved => return Ok(CompactionStep::Moved),
                 Beginning::Surveyed(bytes) => return Ok(CompactionStep::Merged(bytes)),
                 Beginning::Nothing => {
                     // The flush wakes compaction when it ends.

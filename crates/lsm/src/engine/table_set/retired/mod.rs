@@ -1,12 +1,14 @@
 //! What readers may still hold although it was replaced.
 
-use super::removed::RemovedFiles;
+mod removed;
+
 use crate::disk::DiskFile;
 use crate::executor::{Executor, JobClass};
 use crate::locks::lock;
 use crate::memtable::{Memtable, Remains};
 use crate::options::Environment;
 use crate::table::Table;
+use removed::RemovedFiles;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -15,6 +17,41 @@ const STEP_RECORDS: usize = 4_000;
 
 /// How long the next job waits, so that requests have their turn.
 const STEP_REST: Duration = Duration::from_millis(1);
+
+/// What running merges have written and removed files that wait to be freed take together at most
+/// this part of what live tables take, or removed files are freed faster: who watches how full a
+/// disk gets counts on what the store says that it holds.
+const OVERHEAD_DIVISOR: u64 = 10;
+
+/// In a small store they may take as much as so many tables of the size at which compaction
+/// starts the next one: a compaction has about that many inputs, and to free those at once is what
+/// the pace avoids.
+const OVERHEAD_TABLES_MIN: u64 = 4;
+
+/// What the disk holds of tables that are not live, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OverheadBytes {
+    /// What compactions under way have written.
+    pub unfinished: u64,
+    /// Tables that were replaced, and that scans or backups still read.
+    pub held: u64,
+    /// Removed tables whose space is freed a little at a time.
+    pub removed: u64,
+}
+
+impl OverheadBytes {
+    /// All of it.
+    #[must_use]
+    pub fn all(&self) -> u64 {
+        self.unfinished + self.held + self.removed
+    }
+}
+
+/// How many bytes unfinished and removed tables may take in a store with so many bytes in live
+/// ones.
+pub(super) fn overhead_max(live_bytes: u64, table_bytes: u64) -> u64 {
+    (live_bytes / OVERHEAD_DIVISOR).max(table_bytes.saturating_mul(OVERHEAD_TABLES_MIN))
+}
 
 /// Memtables that were flushed, and tables that were merged or dropped. Whoever lets go of the
 /// last handle is held up: a memtable has many records to free, and the system frees the space
@@ -51,9 +88,22 @@ impl Retired {
         lock(&self.held).tables.extend(tables);
     }
 
-    /// Frees what no reader holds any more: some of it at once, and the rest from now on. The
-    /// files of tables have lost their names before.
-    pub(super) fn free(&self) {
+    /// What is held of tables.
+    pub(super) fn overhead(&self) -> OverheadBytes {
+        let held = lock(&self.held);
+        let held = held.tables.iter().map(|table| table.file_bytes());
+        OverheadBytes {
+            unfinished: 0,
+            held: held.sum(),
+            removed: self.removed.bytes(),
+        }
+    }
+
+    /// Frees what no reader holds any more: some of it at once, and the rest from now on, faster
+    /// while more than `waiting_max` bytes of tables wait. The files of tables have lost their
+    /// names before.
+    pub(super) fn free(&self, waiting_max: u64) {
+        self.removed.set_max(waiting_max);
         fn is_free<T>(held: &mut Arc<T>) -> bool {
             Arc::strong_count(held) == 1
         }
@@ -146,11 +196,11 @@ mod tests {
         let (retired, executor) = retired();
         let (memtable, entries) = memtable(10_000, 1 << 20);
         retired.add_memtable(Arc::clone(&memtable));
-        retired.free();
+        retired.free(u64::MAX);
         executor.run_until_idle();
         assert_eq!(living(&entries), 10_000, "a reader holds it");
         drop(memtable);
-        retired.free();
+        retired.free(u64::MAX);
         let mut before = living(&entries);
         while executor.next_due().is_some() {
             executor.run_for(STEP_REST);
@@ -167,7 +217,7 @@ mod tests {
         // Each record is released by its tree and by the hash table, whose chunks are many.
         let (memtable, entries) = memtable(STEP_RECORDS / 2, 64 << 20);
         retired.add_memtable(memtable);
-        retired.free();
+        retired.free(u64::MAX);
         assert_ne!(living(&entries), 0);
         executor.run_until_idle();
         assert_eq!(living(&entries), 0);
@@ -186,7 +236,7 @@ mod tests {
         }
         assert_eq!(Arc::strong_count(&holders), 65);
         retired.add_memtable(Arc::new(memtable));
-        retired.free();
+        retired.free(u64::MAX);
         assert_eq!(Arc::strong_count(&holders), 1);
     }
 
@@ -195,7 +245,7 @@ mod tests {
         let (retired, executor) = retired();
         let (memtable, entries) = memtable(10_000, 1 << 20);
         retired.add_memtable(memtable);
-        retired.free();
+        retired.free(u64::MAX);
         assert_ne!(living(&entries), 0);
         executor.stop();
         assert_eq!(living(&entries), 0);

@@ -2,7 +2,7 @@
 //!
 //! A file system that is mounted with `discard` tells the device which blocks it has freed before
 //! it completes the next syncs: when whole tables go at once, those of the log wait. RocksDB and
-//! Pebble pace deletions for the same reason.
+//! Pebble pace deletions for the same reason. Like theirs, the pace rises when too much waits.
 
 use crate::disk::{Disk, DiskFile};
 use crate::executor::{Executor, JobClass};
@@ -23,6 +23,10 @@ const STEP_REST: Duration = Duration::from_millis(10);
 /// takes seconds.
 const PARTS: u64 = 128;
 
+/// While more waits than may, a job frees at least one of so many parts of what is too much: most
+/// of it is gone after a tenth of a second.
+const EXCESS_PARTS: u64 = 4;
+
 /// A file of at most so many bytes is freed at once.
 const SHORT_BYTES: u64 = 64 << 10;
 
@@ -37,13 +41,34 @@ pub(super) struct RemovedFiles {
     folder: PathBuf,
 }
 
-#[derive(Default)]
 struct Waiting {
     files: VecDeque<RemovedFile>,
     /// The bytes of all of them.
     bytes: u64,
+    /// How many bytes may wait.
+    bytes_max: u64,
     /// Whether a job is to come.
     is_scheduled: bool,
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Self {
+            files: VecDeque::new(),
+            bytes: 0,
+            bytes_max: u64::MAX,
+            is_scheduled: false,
+        }
+    }
+}
+
+impl Waiting {
+    /// How many bytes the next job frees.
+    fn step(&self) -> u64 {
+        let excess = self.bytes.saturating_sub(self.bytes_max);
+        let step = STEP_BYTES.max(self.bytes / PARTS);
+        step.max(excess.div_ceil(EXCESS_PARTS))
+    }
 }
 
 struct RemovedFile {
@@ -80,6 +105,16 @@ impl RemovedFiles {
         }
     }
 
+    /// Sets how many bytes may wait.
+    pub(super) fn set_max(&self, bytes_max: u64) {
+        lock(&self.waiting).bytes_max = bytes_max;
+    }
+
+    /// How many bytes wait.
+    pub(super) fn bytes(&self) -> u64 {
+        lock(&self.waiting).bytes
+    }
+
     /// Frees at once all that waits, but for a file that a job is shortening at this moment.
     /// Returns whether anything did.
     pub(super) fn free_all(&self) -> bool {
@@ -109,7 +144,7 @@ fn schedule(waiting: Arc<Mutex<Waiting>>, executor: &Weak<dyn Executor>) {
 
 /// Closes the first files that wait, and shortens the one that is too long for that.
 fn free_some(waiting: Arc<Mutex<Waiting>>, executor: &Weak<dyn Executor>) {
-    let mut step = STEP_BYTES.max(lock(&waiting).bytes / PARTS);
+    let mut step = lock(&waiting).step();
     while step > 0 {
         let Some(RemovedFile { file, bytes }) = lock(&waiting).files.pop_front() else {
             break;
@@ -218,6 +253,19 @@ mod tests {
         assert_eq!(fixture.waiting_bytes(), (1 << 30) - (1 << 30) / PARTS);
         fixture.executor.run_until_idle();
         assert_eq!(fixture.waiting_bytes(), 0);
+    }
+
+    #[test]
+    fn what_is_too_much_is_freed_within_a_tenth_of_a_second() {
+        let fixture = in_memory();
+        fixture.removed.set_max(100 << 20);
+        fixture.create_and_remove("long", 900 << 20);
+        fixture.executor.run_for(STEP_REST);
+        assert_eq!(fixture.waiting_bytes(), 700 << 20);
+        fixture.executor.run_for(9 * STEP_REST);
+        let left = fixture.waiting_bytes() >> 20;
+        assert!((100..150).contains(&left), "{left}");
+        assert_eq!(fixture.removed.bytes() >> 20, left);
     }
 
     #[test]

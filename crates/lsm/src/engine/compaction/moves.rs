@@ -1,0 +1,147 @@
+//! Tables that go down a level without being rewritten.
+//!
+//! A level says nothing about age, so a table may go to any level where it overlaps no other.
+//! An edit of the manifest does that: the file stays what it is, and readers notice nothing.
+//! RocksDB and Pebble call it a trivial move. So a load in the order of the keys writes the log and
+//! each table once.
+//!
+//! What is picked in order to be rewritten is rewritten: a move drops nothing. What it leaves
+//! (tombstones, expired values, versions that only an earlier snapshot saw) goes with a later
+//! compaction of the table.
+
+use super::pick::{Pick, Reason};
+use crate::engine::core::Core;
+use crate::engine::table_set::{Level, ReadState, Tables};
+use crate::error::Error;
+use crate::manifest::LEVELS;
+use crate::table::Table;
+use bytes::Bytes;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// A table does not move above tables of so many times the size of a table: the compaction that
+/// brings it down later would have to merge it with all of them.
+const TABLES_BELOW_MAX: u64 = 10;
+
+/// A table of level 0 does not move if it is shorter than this part of the size of a table. It is
+/// merged with others, so that small tables do not add up: they would cost each start and each
+/// pick.
+const SHORT_DIVISOR: u64 = 16;
+
+/// Moves the tables of a pick down that need not be merged. Returns whether it has moved any.
+///
+/// # Errors
+/// As [`TableSet::apply`](crate::engine::table_set::TableSet::apply).
+pub(super) fn move_down(pick: &Pick, core: &Core) -> Result<bool, Error> {
+    let state = core.tables.load_full();
+    let tables = movable(&state, pick, core.options.table_bytes);
+    if tables.is_empty() {
+        return Ok(false);
+    }
+    let moved = core.tables.move_down(pick.output_level, tables);
+    let moved = moved.map_err(|error| core.poison_if_sync(error))?;
+    let bytes = moved.iter().map(|table| table.file_bytes()).sum();
+    note_moved_down(pick.output_level, bytes, 0, core);
+    let counters = &core.counters;
+    let tables = moved.len() as u64;
+    counters.moved_tables.fetch_add(tables, Relaxed);
+    tracing::debug!(?pick, tables, bytes, "tables move down");
+    Ok(tables > 0)
+}
+
+/// The tables of a pick that may move to its level.
+fn movable(state: &ReadState, pick: &Pick, table_bytes: u64) -> Vec<Arc<Table>> {
+    match pick.reason {
+        Reason::LevelZero
+        | Reason::LevelSize
+        | Reason::LevelLeftOver
+        | Reason::PushDown
+        | Reason::Room => {}
+        Reason::Droppable
+        | Reason::Expired
+        | Reason::Purge
+        | Reason::Hidden
+        | Reason::Damaged
+        | Reason::Whole => return Vec::new(),
+    }
+    let output_level = pick.output_level;
+    let is_input = |level: usize, table: &Table| pick.inputs.contains(&(level, table.id()));
+    let is_set_aside = |table: &Table| {
+        let mut parts = state.set_aside.iter();
+        parts.any(|part| part.table == table.id())
+    };
+    let levels = state.tables.levels();
+    let mut movable = Vec::new();
+    for (level, tables) in levels.iter().enumerate().take(output_level) {
+        let candidates: Vec<_> = match level {
+            0 => alone(tables)
+                .filter(|table| table.file_bytes() >= table_bytes / SHORT_DIVISOR)
+                .collect(),
+            _ => tables.iter().collect(),
+        };
+        movable.extend(candidates.into_iter().filter(|table| {
+            is_input(level, table)
+                && !table.is_damaged()
+                && !is_set_aside(table)
+                && !state.tables.overlaps(output_level, table)
+                && bytes_below(&state.tables, output_level, table)
+                    <= table_bytes.saturating_mul(TABLES_BELOW_MAX)
+        }));
+    }
+    movable.into_iter().cloned().collect()
+}
+
+/// Those of the tables of level 0 that overlap no other of them. One that is damaged does not
+/// count: it is not merged with any.
+fn alone(tables: &Level) -> impl Iterator<Item = &Arc<Table>> {
+    let mut by_key: Vec<_> = tables.iter().filter(|table| !table.is_damaged()).collect();
+    by_key.sort_by(|one, other| {
+        let (one, other) = (one.properties(), other.properties());
+        one.least_key.cmp(&other.least_key)
+    });
+    let next_keys = by_key
+        .iter()
+        .copied()
+        .skip(1)
+        .map(|it| &it.properties().least_key);
+    let next_keys: Vec<_> = next_keys.map(Some).chain([None]).collect();
+    let mut greatest_before: Option<&Bytes> = None;
+    by_key
+        .into_iter()
+        .zip(next_keys)
+        .filter_map(move |(table, next)| {
+            let keys = table.properties();
+            let is_behind = greatest_before.is_none_or(|before| *before < keys.least_key);
+            let is_before = next.is_none_or(|next| keys.greatest_key < *next);
+            greatest_before = greatest_before.max(Some(&keys.greatest_key));
+            (is_behind && is_before).then_some(table)
+        })
+}
+
+/// The bytes of the tables that `table` overlaps on the level below `level`.
+fn bytes_below(tables: &Tables, level: usize, table: &Table) -> u64 {
+    let below = level + 1;
+    if below >= LEVELS {
+        return 0;
+    }
+    let keys = table.properties();
+    let places = tables.places(below, Bound::Included(&keys.least_key), None);
+    places
+        .map_while(|place| tables.levels()[below].get(place))
+        .take_while(|other| other.properties().least_key <= keys.greatest_key)
+        .map(|other| other.file_bytes())
+        .sum()
+}
+
+/// Notes that a compaction has brought `moved_bytes` down to a level and has dropped
+/// `dropped_bytes` of what it has read, if no level below has tables.
+pub(super) fn note_moved_down(level: usize, moved_bytes: u64, dropped_bytes: u64, core: &Core) {
+    let state = core.tables.load();
+    let levels = state.tables.levels();
+    let mut below = levels.iter().skip(level + 1);
+    if moved_bytes > 0 && below.all(|tables| tables.len() == 0) {
+        let hidden = &core.counters.hidden;
+        hidden.note(moved_bytes, dropped_bytes, state.tables.bytes());
+    }
+}

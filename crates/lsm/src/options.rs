@@ -2,7 +2,7 @@
 
 use crate::disk::Disk;
 use crate::error::Error;
-use crate::executor::Executor;
+use crate::executor::{Executor, JobClass};
 use base::{Clock, EntryRef, Kind, Random, Timestamp};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -64,6 +64,9 @@ pub struct Options {
     pub filter_false_positive_rate: Option<f64>,
     /// Whether tables are compacted in the background.
     pub compaction: bool,
+    /// How many compactions may run at a time, each on a job class of its own: 1 to 4
+    /// ([`JobClass::COMPACTIONS`](crate::JobClass::COMPACTIONS)).
+    pub compactions_max: usize,
     /// How fast compaction may write, in bytes a second. Ignored when compaction
     /// falls behind.
     pub compaction_bytes_per_second: u64,
@@ -100,6 +103,7 @@ impl Default for Options {
             compression: Compression::Lz4,
             filter_false_positive_rate: Some(0.01),
             compaction: true,
+            compactions_max: 1,
             compaction_bytes_per_second: 64 << 20,
             table_bytes: 32 << 20,
             purge_wait: Duration::from_secs(7 * 86_400),
@@ -126,6 +130,9 @@ impl Options {
         }
         if !(64..=16 << 20).contains(&self.block_bytes) {
             return invalid("a block has 64 bytes to 16 MiB");
+        }
+        if !(1..=JobClass::COMPACTIONS.len()).contains(&self.compactions_max) {
+            return invalid("1 to 4 compactions run at a time");
         }
         if self.table_bytes == 0 {
             return invalid("a table has at least 1 byte");

@@ -46,7 +46,7 @@ impl JobThreads {
     /// Whether no flush and no compaction runs, waits or is due soon.
     pub fn is_idle(&self) -> bool {
         let is_background =
-            |class: &JobClass| matches!(class, JobClass::Flush | JobClass::Compaction);
+            |class: &JobClass| *class == JobClass::Flush || JobClass::COMPACTIONS.contains(class);
         let mut background = self
             .classes
             .iter()

@@ -163,6 +163,9 @@ pub(crate) struct ServeOptions {
     /// Whether tables are merged in the background
     #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Store", num_args = 0..=1, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().node.compaction))]
     pub(crate) compaction: Switch,
+    /// How many compactions may run at a time [default: half of the cores, at least 1, at most 4]
+    #[arg(long, value_parser = count(bounds::COMPACTIONS), value_name = "COUNT", help_heading = "Store")]
+    pub(crate) compactions_max: Option<usize>,
     /// How much compaction may write per second, unless it falls behind
     #[arg(long, value_parser = size(bounds::COMPACTION_BYTES_PER_SECOND), value_name = "SIZE", help_heading = "Store", default_value_t = ByteSize(defaults().node.compaction_bytes_per_second))]
     pub(crate) compaction_bytes_per_second: ByteSize,
@@ -342,6 +345,7 @@ impl ServeOptions {
         config.node.compression = self.compression.into();
         config.node.filter_false_positive_rate = self.filter.0;
         config.node.compaction = self.compaction == Switch::On;
+        set_if_given(&mut config.node.compactions_max, self.compactions_max);
         config.node.compaction_bytes_per_second = self.compaction_bytes_per_second.0;
         config.memtable_bytes = self
             .memtable_bytes

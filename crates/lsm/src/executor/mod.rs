@@ -12,7 +12,7 @@ pub type Job = Box<dyn FnOnce() + Send>;
 
 /// The kind of work that a job does. An executor can run each class on a thread of its
 /// own, with a priority of its own. It runs the jobs of a class one after another. Few
-/// jobs of a class wait at the same time: at most one flush, one compaction and one
+/// jobs of a class wait at the same time: at most one flush, one compaction, one merge and one
 /// fill, and a few others. Most of the others are timers; one that is no longer needed
 /// still waits unless another one replaces it, and does nothing when it is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,6 +25,13 @@ pub enum JobClass {
     Flush,
     /// Compaction: no writer waits for it as long as it keeps up.
     Compaction,
+    /// The second of the compactions that run at a time. The others have a class each, so
+    /// that they run beside each other.
+    Compaction2,
+    /// The third.
+    Compaction3,
+    /// The fourth.
+    Compaction4,
     /// Work of the engine's owner that blocks on the disk, for example on the owner's
     /// own logs. The engine spawns no job here. The owner bounds how many jobs wait.
     Owner,
@@ -38,12 +45,23 @@ pub enum JobClass {
 }
 
 impl JobClass {
+    /// The classes on which compactions run beside each other.
+    pub const COMPACTIONS: [Self; 4] = [
+        Self::Compaction,
+        Self::Compaction2,
+        Self::Compaction3,
+        Self::Compaction4,
+    ];
+
     /// Every job class.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::Commit,
         Self::Log,
         Self::Flush,
         Self::Compaction,
+        Self::Compaction2,
+        Self::Compaction3,
+        Self::Compaction4,
         Self::Owner,
         Self::Scan,
         Self::Backup,

@@ -255,6 +255,7 @@ fn run(seed: u64) {
     world.options.memtables_frozen_max = rng.usize(1..4);
     world.options.table_bytes = rng.u64(500..16_000);
     world.options.compaction = rng.u8(0..4) != 0;
+    world.options.compactions_max = rng.usize(1..=4);
     if rng.u8(0..4) == 0 {
         world.options.filter_false_positive_rate = None;
     }

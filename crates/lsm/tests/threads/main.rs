@@ -45,6 +45,7 @@ fn options(durability: Durability) -> Options {
         cache_bytes: 256 << 10,
         block_bytes: 512,
         table_bytes: 16 << 10,
+        compactions_max: 4,
         disk_reserve_bytes: 64 << 10,
         ..Options::default()
     }

@@ -15,6 +15,8 @@ const _: () = assert!(8 * *COUNTS.end() < replica::pending::SLOTS_MAX);
 
 /// [`NodeConfig::value_bytes_max`](super::NodeConfig::value_bytes_max).
 pub const VALUE_BYTES: RangeInclusive<u64> = 1..=base::VALUE_BYTES_MAX as u64;
+/// [`NodeConfig::compactions_max`](super::NodeConfig::compactions_max).
+pub const COMPACTIONS: RangeInclusive<usize> = 1..=lsm::JobClass::COMPACTIONS.len();
 /// [`NodeConfig::compaction_bytes_per_second`](super::NodeConfig::compaction_bytes_per_second).
 pub const COMPACTION_BYTES_PER_SECOND: RangeInclusive<u64> = 64 << 10..=1 << 40;
 /// [`NodeConfig::disk_reserve_bytes`](super::NodeConfig::disk_reserve_bytes).

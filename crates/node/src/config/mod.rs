@@ -62,6 +62,8 @@ pub struct NodeConfig {
     pub compression: Compression,
     /// Whether tables are compacted in the background. Default: yes.
     pub compaction: bool,
+    /// How many compactions may run at a time. Default: 1.
+    pub compactions_max: usize,
     /// How fast compaction may write, in bytes a second. Default: 64 MiB.
     pub compaction_bytes_per_second: u64,
     /// Space kept free for deletes and compaction when the disk is full. Default: 64 MiB.
@@ -154,6 +156,7 @@ impl NodeConfig {
             filter_false_positive_rate: Some(0.01),
             compression: Compression::Lz4,
             compaction: true,
+            compactions_max: 1,
             compaction_bytes_per_second: 64 << 20,
             disk_reserve_bytes: 64 << 20,
             cluster_secret: None,
@@ -233,6 +236,7 @@ impl NodeConfig {
             compression: self.compression,
             filter_false_positive_rate: self.filter_false_positive_rate,
             compaction: self.compaction,
+            compactions_max: self.compactions_max,
             compaction_bytes_per_second: self.compaction_bytes_per_second,
             disk_reserve_bytes: self.disk_reserve_bytes,
             // A write may arrive again as long as its request runs, and the request

@@ -19,6 +19,11 @@ impl NodeConfig {
 
     fn validate_store(&self) -> Result<(), ConfigError> {
         bounds::check(
+            "compactions_max",
+            &self.compactions_max,
+            &bounds::COMPACTIONS,
+        )?;
+        bounds::check(
             "compaction_bytes_per_second",
             &self.compaction_bytes_per_second,
             &bounds::COMPACTION_BYTES_PER_SECOND,

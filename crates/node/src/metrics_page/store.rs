@@ -226,6 +226,11 @@ fn gauges(store: &Statistics, node: &Node) -> Vec<Family> {
             store.set_aside.bytes as f64,
         ),
         (
+            "kvorum_store_compactions_running",
+            "Compactions that run now",
+            store.compactions_running as f64,
+        ),
+        (
             "kvorum_store_unfinished_bytes",
             "Bytes that compactions under way have written",
             store.overhead.unfinished as f64,

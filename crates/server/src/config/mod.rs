@@ -141,6 +141,7 @@ impl ServerConfig {
             trace_sample: 0.0,
             debug_endpoints: false,
         };
+        config.node.compactions_max = (cores / 2).clamp(1, *bounds::COMPACTIONS.end());
         config.set_memory_bytes(MEMORY_BYTES_MIN);
         config
     }

@@ -197,6 +197,7 @@ fn an_invalid_field_is_named() {
         |config| config.memtable_bytes = Some(64 << 20),
         "half of the memory",
     );
+    refused(|config| config.node.compactions_max = 5, "compactions_max");
     refused(
         |config| config.node.compaction_bytes_per_second = 0,
         "compaction_bytes_per_second",

@@ -15,13 +15,8 @@ use std::time::Duration;
 
 /// Runs the engine's jobs on threads of its own, until [`ThreadExecutor::stop`].
 pub(crate) struct ThreadExecutor {
-    commit: Arc<JobQueue>,
-    log: Arc<JobQueue>,
-    flush: Arc<JobQueue>,
-    compaction: Arc<JobQueue>,
-    owner: Arc<JobQueue>,
-    scan: Arc<JobQueue>,
-    backup: Arc<JobQueue>,
+    /// In the order of the classes.
+    queues: [Arc<JobQueue>; JobClass::ALL.len()],
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -31,15 +26,8 @@ impl ThreadExecutor {
     /// # Errors
     /// The system cannot start a thread.
     pub(crate) fn start(clock: &Arc<dyn Clock>) -> io::Result<Self> {
-        let class = || Arc::new(JobQueue::new(Arc::clone(clock)));
         let executor = Self {
-            commit: class(),
-            log: class(),
-            flush: class(),
-            compaction: class(),
-            owner: class(),
-            scan: class(),
-            backup: class(),
+            queues: JobClass::ALL.map(|_| Arc::new(JobQueue::new(Arc::clone(clock)))),
             threads: Mutex::default(),
         };
         // Every writer waits for the commit, which needs little processor time but
@@ -49,6 +37,9 @@ impl ThreadExecutor {
             ("log", JobClass::Log, 0),
             ("flush", JobClass::Flush, 10),
             ("compaction", JobClass::Compaction, 15),
+            ("compaction-2", JobClass::Compaction2, 15),
+            ("compaction-3", JobClass::Compaction3, 15),
+            ("compaction-4", JobClass::Compaction4, 15),
             ("owner", JobClass::Owner, 0),
             ("repair", JobClass::Scan, 15),
             ("backup", JobClass::Backup, 15),
@@ -88,15 +79,7 @@ impl ThreadExecutor {
     }
 
     fn queue(&self, class: JobClass) -> &Arc<JobQueue> {
-        match class {
-            JobClass::Commit => &self.commit,
-            JobClass::Log => &self.log,
-            JobClass::Flush => &self.flush,
-            JobClass::Compaction => &self.compaction,
-            JobClass::Owner => &self.owner,
-            JobClass::Scan => &self.scan,
-            JobClass::Backup => &self.backup,
-        }
+        &self.queues[class as usize]
     }
 }
 

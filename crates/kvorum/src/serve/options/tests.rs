@@ -38,7 +38,12 @@ fn defaults_are_those_of_the_node() {
 
 #[test]
 fn every_option_reaches_the_node() {
-    let untouched = format!("{:?}", node(&LEAST).unwrap());
+    let untouched = node(&LEAST).unwrap();
+    let other_compactions = match untouched.node.compactions_max {
+        1 => "2",
+        _ => "1",
+    };
+    let untouched = format!("{untouched:?}");
     for (name, value) in [
         ("--expect-data", "on"),
         ("--listen", "127.0.0.1:1"),
@@ -73,6 +78,7 @@ fn every_option_reaches_the_node() {
         ("--compression", "none"),
         ("--filter", "none"),
         ("--compaction", "off"),
+        ("--compactions-max", other_compactions),
         ("--compaction-bytes-per-second", "1MiB"),
         ("--memtable-bytes", "1MiB"),
         ("--disk-reserve-bytes", "1MiB"),

@@ -32,8 +32,10 @@ pub(super) enum EngineJob {
     RefuseHeldBack,
     /// Take one step of a flush.
     Flush,
-    /// Take one step of a compaction.
+    /// Begin the compactions that are due.
     Compact,
+    /// Take one step of the compaction in this slot.
+    Merge(usize),
     /// Schedule a compaction, if this time of the monotonic clock is still the
     /// time at which compaction wakes.
     WakeCompaction(Duration),
@@ -63,6 +65,10 @@ impl EngineJob {
             Self::Compact | Self::WakeCompaction(_) | Self::NoteDamage | Self::GiveUpIdle => {
                 JobClass::Compaction
             }
+            Self::Merge(slot) => {
+                let classes = JobClass::COMPACTIONS;
+                classes.get(slot).copied().unwrap_or(JobClass::Compaction)
+            }
             Self::PrepareSegment
             | Self::RetrySegment
             | Self::FillSegment
@@ -84,6 +90,7 @@ pub(super) trait RunJob: Send + Sync {
 struct Scheduled {
     flush: AtomicBool,
     compact: AtomicBool,
+    merge: [AtomicBool; JobClass::COMPACTIONS.len()],
     retry_segment: AtomicBool,
     fill_segment: AtomicBool,
     note_damage: AtomicBool,
@@ -94,6 +101,7 @@ impl Scheduled {
         match job {
             EngineJob::Flush => Some(&self.flush),
             EngineJob::Compact => Some(&self.compact),
+            EngineJob::Merge(slot) => self.merge.get(slot),
             EngineJob::RetrySegment => Some(&self.retry_segment),
             EngineJob::FillSegment => Some(&self.fill_segment),
             EngineJob::NoteDamage => Some(&self.note_damage),
@@ -134,8 +142,8 @@ impl Background {
         &self.folder_lock
     }
 
-    /// Schedules a job after `delay`. At most one flush, one compaction, one fill, one retry
-    /// and one note of damage wait at a time; scheduling another does nothing. The job does
+    /// Schedules a job after `delay`. At most one flush, one begin of compactions, one merge a
+    /// slot, one fill, one retry and one note of damage wait at a time; scheduling another does nothing. The job does
     /// nothing if the engine is gone or closed by then.
     pub(super) fn schedule(&self, job: EngineJob, delay: Duration) {
         let Some(runner) = self.runner.get().cloned() else {
@@ -204,7 +212,13 @@ mod tests {
     #[test]
     fn of_flush_compaction_and_fill_one_job_waits_at_a_time() {
         let (runner, executor) = fixture();
-        for job in [EngineJob::Flush, EngineJob::Compact, EngineJob::FillSegment] {
+        for job in [
+            EngineJob::Flush,
+            EngineJob::Compact,
+            EngineJob::Merge(0),
+            EngineJob::Merge(3),
+            EngineJob::FillSegment,
+        ] {
             runner.background.schedule(job, Duration::ZERO);
             runner.background.schedule(job, Duration::ZERO);
             assert_eq!(executor.run_all_due(), 1, "{job:?}");
@@ -220,7 +234,7 @@ mod tests {
             2,
             "other jobs come as often as asked"
         );
-        assert_eq!(runner.ran.lock().unwrap().len(), 8);
+        assert_eq!(runner.ran.lock().unwrap().len(), 12);
     }
 
     #[test]

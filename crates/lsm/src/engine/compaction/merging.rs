@@ -137,8 +137,8 @@ impl Inputs {
 
 impl Compaction {
     /// Starts a compaction. `left_bytes` is what is expected to be left of its
-    /// inputs, if that is known; otherwise it may write as much as it reads. `None` if an
-    /// ingest has added a table in its way since the pick.
+    /// inputs, if that is known; otherwise it may write as much as it reads. `None` if a table has
+    /// come in its way since the pick, or another compaction is.
     pub(super) fn start(pick: Pick, left_bytes: Option<u64>, core: &Core) -> Option<Self> {
         let range = core.tables.begin_merge(pick.output_level, &pick.inputs)?;
         // Raise the GC threshold first. Every write below it has reached the engine by
@@ -178,6 +178,8 @@ impl Compaction {
             newer_elsewhere,
         };
         tracing::debug!(?pick, read_bytes = inputs.file_bytes, "compaction starts");
+        let write_bytes_max = left_bytes.unwrap_or(inputs.file_bytes);
+        range.note_written(0, write_bytes_max);
         Some(Self {
             range,
             records: Retained::new(Merge::new(inputs.cursors), retention),
@@ -187,7 +189,7 @@ impl Compaction {
             read_bytes: inputs.file_bytes,
             entry_bytes: inputs.entry_bytes,
             entries: inputs.entries,
-            write_bytes_max: left_bytes.unwrap_or(inputs.file_bytes),
+            write_bytes_max,
             room_checked_at: None,
             closed_timestamp,
             rewritten: inputs.rewritten,
@@ -284,7 +286,8 @@ impl Compaction {
             output.add(record)?;
             bytes += record.entry.data_bytes() as u64;
         }
-        self.range.note_written(self.written_bytes());
+        self.range
+            .note_written(self.written_bytes(), self.left_bytes());
         Ok(Some(bytes))
     }
 

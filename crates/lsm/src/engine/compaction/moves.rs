@@ -145,3 +145,60 @@ pub(super) fn note_moved_down(level: usize, moved_bytes: u64, dropped_bytes: u64
         hidden.note(moved_bytes, dropped_bytes, state.tables.bytes());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{BlockingWrite, MemoryDisk, environment};
+    use crate::{Admission, Compression, Engine, Options};
+    use base::{Entry, Expiry, Timestamp};
+
+    const TABLE_BYTES: u64 = 16 << 10;
+
+    fn entry(key: &str) -> Entry {
+        let timestamp = Timestamp::from_u64(1);
+        Entry::value(key.as_bytes(), timestamp, &[7; 1000], Expiry::NEVER, 1)
+    }
+
+    /// How many tables of level 0 may move to a level, over this number of tables on the last
+    /// level. There is one, which spans all keys.
+    fn movable_to(output_level: usize, below: usize) -> usize {
+        let (environment, _executor) = environment(Arc::new(MemoryDisk::new()));
+        let options = Options {
+            compaction: false,
+            compression: Compression::None,
+            table_bytes: TABLE_BYTES,
+            ..Options::default()
+        };
+        let (engine, _) = Engine::open(environment, options).unwrap();
+        let state = || engine.inner.core.tables.load_full();
+        let mut ingest = engine.begin_ingest(Admission::Ordinary).unwrap();
+        for number in 0..below * 16 {
+            ingest.push(&entry(&format!("k{number:06}"))).unwrap();
+        }
+        ingest.commit().unwrap();
+        let tables = state().tables.levels()[LEVELS - 1].len();
+        assert!(tables.abs_diff(below) <= 2, "{tables}");
+        for key in ["a", "z"] {
+            engine.write(entry(key)).unwrap();
+        }
+        engine.flush().unwrap();
+        let state = state();
+        let mut fresh = state.tables.levels()[0].iter();
+        let pick = Pick {
+            inputs: fresh.by_ref().map(|table| (0, table.id())).collect(),
+            output_level,
+            reason: Reason::LevelZero,
+            cursor: None,
+        };
+        movable(&state, &pick, TABLE_BYTES).len()
+    }
+
+    #[test]
+    fn a_table_moves_over_a_few_tables_and_not_among_them() {
+        assert_eq!(movable_to(5, 6), 1);
+        assert_eq!(movable_to(5, 14), 0, "it would be merged with all of them");
+        assert_eq!(movable_to(4, 14), 1, "they are not the next level");
+        assert_eq!(movable_to(6, 2), 0, "it overlaps them");
+    }
+}

@@ -11,13 +11,18 @@ pub(super) const LEVEL_0_TABLES_DUE: usize = 4;
 /// a few more on.
 const LEVEL_0_TABLES_HURRY: usize = 8;
 
-/// What sizes the levels of this store, and the room for a compaction.
+/// What sizes the levels of this store, and the room for a compaction beside those that run.
 pub(super) fn pick_settings(core: &Core) -> PickSettings {
     PickSettings {
         level_zero_tables: LEVEL_0_TABLES_DUE,
         base_bytes: (LEVEL_0_TABLES_DUE * core.options.memtable_bytes) as u64,
         table_bytes: core.options.table_bytes,
-        room_bytes: core.health.full_disk().compaction_bytes_max(),
+        room_bytes: {
+            let merges = core.tables.merges();
+            let left: u64 = merges.iter().map(|merge| merge.left_bytes()).sum();
+            let room = core.health.full_disk().compaction_bytes_max();
+            room.saturating_sub(left)
+        },
     }
 }
 

@@ -33,6 +33,7 @@ impl RunJob for Store {
                 Err(error) => self.compactor.note_flush_failure(&error),
             },
             EngineJob::Compact => self.compactor.run(core),
+            EngineJob::Merge(slot) => self.compactor.merge(slot, core),
             EngineJob::WakeCompaction(due) => self.compactor.wake(due, core),
             EngineJob::PrepareSegment | EngineJob::RetrySegment => core.log.prepare_segment(core),
             EngineJob::FillSegment => core.log.fill_segment(core),

@@ -74,6 +74,8 @@ pub struct Statistics {
     pub flush_written_bytes: u64,
     /// Compactions finished.
     pub compactions: u64,
+    /// Compactions that run now.
+    pub compactions_running: u64,
     /// Tables that moved down a level without being rewritten.
     pub moved_tables: u64,
     /// Bytes that compactions read.
@@ -204,6 +206,7 @@ impl Core {
             flushes: counters.flushes.load(Relaxed),
             flush_written_bytes: counters.flush_written_bytes.load(Relaxed),
             compactions: counters.compactions.load(Relaxed),
+            compactions_running: self.tables.merges().len() as u64,
             moved_tables: counters.moved_tables.load(Relaxed),
             compaction_read_bytes: counters.compaction_read_bytes.load(Relaxed),
             compaction_written_bytes: counters.compaction_written_bytes.load(Relaxed),

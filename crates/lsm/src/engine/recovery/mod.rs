@@ -258,6 +258,7 @@ impl Store {
         );
         let executor = Arc::clone(&environment.executor);
         let damage = Damage::new(&tables.load().damaged);
+        let compactor = Compactor::new(options.compactions_max);
         let inner = Arc::new(Self {
             core: Core {
                 background: Background::new(executor, FolderLock::new(folder_lock)),
@@ -279,7 +280,7 @@ impl Store {
                 options,
             },
             flusher: Flusher::default(),
-            compactor: Compactor::default(),
+            compactor,
         });
         let runner: Weak<Self> = Arc::downgrade(&inner);
         inner.core.background.start(runner);

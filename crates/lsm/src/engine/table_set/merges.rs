@@ -30,6 +30,8 @@ pub(crate) struct MergeRange {
     greatest_key: Bytes,
     /// What the merge has written, in bytes.
     written_bytes: AtomicU64,
+    /// What it may still write, in bytes.
+    left_bytes: AtomicU64,
 }
 
 impl MergeRange {
@@ -50,6 +52,7 @@ impl MergeRange {
             least_key: least_key.min()?.clone(),
             greatest_key: greatest_key.max()?.clone(),
             written_bytes: AtomicU64::new(0),
+            left_bytes: AtomicU64::new(0),
             inputs: inputs.clone(),
         };
         let is_beside = |other: &Arc<Self>| {
@@ -74,7 +77,8 @@ impl MergeRange {
         crossing.any(|table| !self.inputs.contains(&table.id()))
     }
 
-    fn overlaps(&self, level: usize, least_key: &[u8], greatest_key: &[u8]) -> bool {
+    /// Whether it overlaps these keys on this level, if tables do not overlap there.
+    pub(crate) fn overlaps(&self, level: usize, least_key: &[u8], greatest_key: &[u8]) -> bool {
         level > 0
             && self.level == level
             && *greatest_key >= *self.least_key
@@ -87,9 +91,20 @@ impl MergeRange {
         self.overlaps(level, &keys.least_key, &keys.greatest_key)
     }
 
-    /// Notes how many bytes the merge has written.
-    pub(crate) fn note_written(&self, bytes: u64) {
+    /// Whether the merge reads a table.
+    pub(crate) fn reads(&self, table: TableId) -> bool {
+        self.inputs.contains(&table)
+    }
+
+    /// Notes how many bytes the merge has written, and how many it may still write.
+    pub(crate) fn note_written(&self, bytes: u64, left_bytes: u64) {
         self.written_bytes.store(bytes, Relaxed);
+        self.left_bytes.store(left_bytes, Relaxed);
+    }
+
+    /// How many bytes the merge may still write.
+    pub(crate) fn left_bytes(&self) -> u64 {
+        self.left_bytes.load(Relaxed)
     }
 }
 
@@ -123,5 +138,97 @@ impl Merges {
         let merges = self.now();
         let written = merges.iter().map(|it| it.written_bytes.load(Relaxed));
         written.sum()
+    }
+}
+
+#[cfg(test)]
+impl MergeRange {
+    /// One that reads these tables, and may write between these keys of a level.
+    pub(crate) fn between(level: usize, keys: (&str, &str), inputs: &[u64]) -> Arc<Self> {
+        Arc::new(Self {
+            inputs: inputs.iter().map(|id| TableId(*id)).collect(),
+            level,
+            least_key: Bytes::copy_from_slice(keys.0.as_bytes()),
+            greatest_key: Bytes::copy_from_slice(keys.1.as_bytes()),
+            written_bytes: AtomicU64::new(0),
+            left_bytes: AtomicU64::new(0),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{BlockingWrite, MemoryDisk, environment};
+    use crate::{Engine, Options};
+    use base::{Entry, Expiry, Timestamp};
+
+    /// Whether two merges may run beside each other, in either order. Each has its level and the
+    /// first keys of its tables: those with one letter are on level 6, the others on level 5.
+    #[track_caller]
+    fn assert_beside(expected: bool, one: (usize, &[&str]), other: (usize, &[&str])) {
+        let (environment, _executor) = environment(Arc::new(MemoryDisk::new()));
+        let options = Options {
+            compaction: false,
+            ..Options::default()
+        };
+        let (engine, _) = Engine::open(environment, options).unwrap();
+        let tables = &engine.inner.core.tables;
+        let mut by_key = std::collections::BTreeMap::new();
+        for first in ["a", "c", "e", "g", "aa", "cc", "ee", "gg"] {
+            let level = if first.len() == 1 { 6 } else { 5 };
+            for key in [first.to_owned(), format!("{first}~")] {
+                let at = Timestamp::from_u64(1);
+                let entry = Entry::value(key.as_bytes(), at, b"v", Expiry::NEVER, 1);
+                engine.write(entry).unwrap();
+            }
+            engine.flush().unwrap();
+            let table = Arc::clone(tables.load().tables.levels()[0].get(0).unwrap());
+            by_key.insert(first, (level, table.id()));
+            let moved = tables.move_down(level, vec![table]).unwrap();
+            assert_eq!(moved.len(), 1, "{first}");
+        }
+        let inputs = |keys: &[&str]| keys.iter().map(|key| by_key[*key]).collect::<Vec<_>>();
+        for (first, second) in [(one, other), (other, one)] {
+            let range = tables.begin_merge(first.0, &inputs(first.1));
+            assert!(range.is_some(), "{first:?} alone");
+            let beside = tables.begin_merge(second.0, &inputs(second.1));
+            assert_eq!(beside.is_some(), expected, "{first:?} and {second:?}");
+            drop((range, beside));
+        }
+    }
+
+    #[test]
+    fn merges_run_beside_each_other_if_their_tables_and_outputs_are_apart() {
+        let merges: [(usize, &[&str]); 5] = [
+            (6, &["aa", "a"]),
+            (6, &["cc", "c"]),
+            (6, &["aa", "a", "c"]),
+            (6, &["e"]),
+            (5, &["ee"]),
+        ];
+        let [of_a, of_c, of_both, of_e, upper] = merges;
+        assert_beside(true, of_a, of_c);
+        assert_beside(false, of_a, of_both);
+        assert_beside(false, of_c, of_both);
+        assert_beside(true, of_e, of_a);
+        assert_beside(true, of_e, upper);
+    }
+
+    #[test]
+    fn a_merge_does_not_begin_where_another_may_write() {
+        assert_beside(true, (5, &["aa"]), (5, &["cc"]));
+        // Between the keys of its tables, too.
+        assert_beside(false, (4, &["aa", "ee"]), (4, &["cc"]));
+        assert_beside(true, (4, &["aa", "cc"]), (4, &["ee"]));
+    }
+
+    #[test]
+    fn a_merge_needs_all_its_tables_and_nothing_between_them() {
+        let (environment, _executor) = environment(Arc::new(MemoryDisk::new()));
+        let (engine, _) = Engine::open(environment, Options::default()).unwrap();
+        let tables = &engine.inner.core.tables;
+        assert!(tables.begin_merge(6, &[(0, TableId(9))]).is_none());
+        assert!(tables.merges().is_empty());
     }
 }

@@ -272,8 +272,8 @@ impl TableSet {
     }
 
     /// Moves tables that overlap neither each other nor a table of `level` down to that level,
-    /// durably. One that is not live any more stays what it is, and so does one for which there
-    /// is no room any more on that level. Returns those that have moved.
+    /// durably. One that is not live any more or is being merged stays what it is, and so does one
+    /// for which there is no room any more on that level. Returns those that have moved.
     ///
     /// # Errors
     /// As [`TableSet::apply`].
@@ -288,6 +288,7 @@ impl TableSet {
         tables.retain(|table| {
             let known = manifest.manifest().tables.get(&table.id());
             known.is_some_and(|known| usize::from(known.level) < level)
+                && !merges.iter().any(|merge| merge.reads(table.id()))
                 && is_free(level, table, &live, &merges)
         });
         if tables.is_empty() {
@@ -418,6 +419,22 @@ impl TableSet {
         let overhead_max = overhead_max(self.load().tables.bytes(), self.table_bytes);
         let waiting_max = overhead_max.saturating_sub(self.merges.written_bytes());
         self.retired.free(waiting_max);
+    }
+
+    /// The merges in progress.
+    pub(crate) fn merges(&self) -> Vec<Arc<MergeRange>> {
+        self.merges.now()
+    }
+
+    /// Whether unfinished and removed tables take more than they are to take.
+    pub(crate) fn has_much_overhead(&self) -> bool {
+        let OverheadBytes {
+            unfinished,
+            removed,
+            ..
+        } = self.overhead();
+        let live_bytes = self.load().tables.bytes();
+        unfinished + removed > overhead_max(live_bytes, self.table_bytes)
     }
 
     /// What the disk holds of tables that are not live.

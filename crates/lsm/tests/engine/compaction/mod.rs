@@ -1,6 +1,7 @@
 //! Compaction: what it does, when, and what it drops.
 
 mod background;
+mod beside;
 mod gc_threshold;
 mod moves;
 mod non_owned;

@@ -137,7 +137,8 @@ fn check_after_crash(disk: MemoryDisk, history: &History, context: &str) {
 fn acknowledged_writes_survive_any_combination_of_lost_pages() {
     for seed in 0..150 {
         let mut rng = Rng::with_seed(seed);
-        let world = World::new();
+        let mut world = World::new();
+        world.options.compactions_max = rng.usize(1..=4);
         let mut history = History::default();
         let writes = rng.u64(1..200);
         work(&world, &mut rng, &mut history, writes).unwrap();

@@ -6,13 +6,13 @@ use super::aside::move_damaged_aside;
 use crate::engine::compaction::gc_thresholds::GcThresholds;
 use crate::engine::compaction::merging::Compaction;
 use crate::engine::compaction::moves::move_down;
-use crate::engine::compaction::pick::{Pick, PickSettings, Reason, pick, summarize};
+use crate::engine::compaction::pick::{Busy, Pick, PickSettings, Reason, pick_beside, summarize};
 use crate::engine::compaction::pressure::{pick_settings, urgency};
 use crate::engine::compaction::whole::{Orders, Whole};
 use crate::engine::core::Core;
 use crate::error::Error;
 
-/// What a step begins with when no compaction is under way.
+/// What comes next.
 pub(in crate::engine::compaction) enum Beginning {
     /// A compaction.
     Compaction(Box<Compaction>),
@@ -20,7 +20,9 @@ pub(in crate::engine::compaction) enum Beginning {
     Moved,
     /// No compaction yet: this number of bytes was surveyed, and the next step looks again.
     Surveyed(u64),
-    /// There is nothing to do.
+    /// Nothing may begin beside those that run.
+    Busy,
+    /// There is nothing to do, and none runs.
     Nothing,
 }
 
@@ -35,17 +37,30 @@ impl CompactorState {
         orders: &Orders,
         core: &Core,
     ) -> Result<Beginning, Error> {
+        let is_alone = self.running() == 0;
+        if !is_alone && (core.health.is_full() || orders.is_under_way()) {
+            return Ok(Beginning::Busy);
+        }
         self.retry_unreadable(core);
         move_damaged_aside(core)?;
-        let compaction = self.begin_rewrite(core).or_else(|| self.begin_hidden(core));
-        if let Some(compaction) = compaction {
-            return Ok(Beginning::Compaction(Box::new(compaction)));
+        if !self.runs_single() {
+            let compaction = self.begin_rewrite(core);
+            let compaction = compaction.or_else(|| self.begin_hidden(core));
+            if let Some(compaction) = compaction {
+                return Ok(Beginning::Compaction(Box::new(compaction)));
+            }
         }
         if let Some(bytes) = self.survey_part(core) {
             return Ok(Beginning::Surveyed(bytes));
         }
-        let Some(pick) = self.pick(orders, core) else {
-            return Ok(Beginning::Nothing);
+        let busy = self.busy(core);
+        let pick = self.pick(orders, &busy, core);
+        let Some(pick) = pick.filter(|pick| self.may_begin(pick, &busy)) else {
+            return Ok(if is_alone {
+                Beginning::Nothing
+            } else {
+                Beginning::Busy
+            });
         };
         if move_down(&pick, core)? {
             if let Some((level, key)) = pick.cursor {
@@ -55,8 +70,9 @@ impl CompactorState {
         }
         Ok(match Compaction::start(pick, None, core) {
             Some(compaction) => Beginning::Compaction(Box::new(compaction)),
-            // The next step picks again.
-            None => Beginning::Surveyed(0),
+            // An ingest has come in the way. The next step picks again.
+            None if is_alone => Beginning::Surveyed(0),
+            None => Beginning::Busy,
         })
     }
 
@@ -102,7 +118,7 @@ impl CompactorState {
 
     /// What is to be merged next. A whole compaction takes turns with what is due, and
     /// waits while compaction is behind.
-    fn pick(&mut self, orders: &Orders, core: &Core) -> Option<Pick> {
+    fn pick(&mut self, orders: &Orders, busy: &Busy, core: &Core) -> Option<Pick> {
         let settings = pick_settings(core);
         let is_whole_next = urgency(core) < 1.0 && !self.whole.had_turn;
         self.whole.had_turn = false;
@@ -116,7 +132,7 @@ impl CompactorState {
             return Some(pick);
         }
         let due = if core.options.compaction {
-            self.pick_due(&settings, core)
+            self.pick_due(&settings, busy, core)
         } else {
             None
         };
@@ -124,7 +140,7 @@ impl CompactorState {
     }
 
     /// What is due, whether or not there is room for it.
-    fn pick_due(&mut self, settings: &PickSettings, core: &Core) -> Option<Pick> {
+    fn pick_due(&mut self, settings: &PickSettings, busy: &Busy, core: &Core) -> Option<Pick> {
         // A table must not be picked for what its compaction could not drop now.
         let (bounds, expired_before_unix_ms) = if core.snapshots.defer_compaction() {
             (GcThresholds::NONE, 0)
@@ -134,14 +150,19 @@ impl CompactorState {
             let bounds = bounds.at_most(core.least_timestamp_in_memory());
             (bounds, expired_before_unix_ms)
         };
-        pick(
+        pick_beside(
             &summarize(&core.tables.load().tables),
             settings,
             &self.cursors,
             expired_before_unix_ms,
             bounds,
+            busy,
         )
         .or_else(|| {
+            // Something else is being done, and level 0 may wait for that.
+            if !busy.merges.is_empty() {
+                return None;
+            }
             self.purges
                 .pick(core, settings, bounds, expired_before_unix_ms)
         })

@@ -26,7 +26,10 @@ pub(crate) struct Retry {
 struct RetryState {
     /// How often compaction has failed since it last succeeded.
     backoff: Backoff,
-    /// Whether no step has made progress since the last failure.
+    /// How often it has ever failed. What began before the last failure says nothing of whether
+    /// the next attempt can work.
+    attempt: u64,
+    /// Whether no step of what began since the last failure has made progress.
     is_stuck: bool,
     failed_at: Duration,
     /// When the timer that counts is due.
@@ -37,6 +40,7 @@ impl Default for RetryState {
     fn default() -> Self {
         Self {
             backoff: Backoff::new(RETRY_DELAY_MIN, RETRY_DELAY_MAX),
+            attempt: 0,
             is_stuck: false,
             failed_at: Duration::ZERO,
             wakes_at: None,
@@ -66,20 +70,29 @@ impl Retry {
         state.failed_at = now;
         state.backoff.fail();
         state.is_stuck = true;
+        state.attempt += 1;
         state.backoff.failures()
     }
 
-    /// Notes that an attempt has merged something. The failures still count,
-    /// because the attempt may fail where the last one did.
-    pub(crate) fn note_progress(&self) {
-        lock(&self.state).is_stuck = false;
+    /// The number of what begins now.
+    pub(crate) fn attempt(&self) -> u64 {
+        lock(&self.state).attempt
     }
 
-    /// Notes that compaction works, or has nothing to do.
-    pub(crate) fn note_success(&self) {
+    /// Notes that what began as this attempt has merged something. The failures still count,
+    /// because it may fail where the last one did.
+    pub(crate) fn note_progress(&self, attempt: u64) {
         let mut state = lock(&self.state);
-        state.backoff.reset();
-        state.is_stuck = false;
+        state.is_stuck &= attempt != state.attempt;
+    }
+
+    /// Notes that what began as this attempt has worked, or had nothing to do.
+    pub(crate) fn note_success(&self, attempt: u64) {
+        let mut state = lock(&self.state);
+        if attempt == state.attempt {
+            state.backoff.reset();
+            state.is_stuck = false;
+        }
     }
 
     /// Notes that a flush has changed what there is to compact, so that earlier
@@ -130,7 +143,7 @@ mod tests {
         retry.note_flush();
         assert!(retry.is_stuck());
         assert_eq!(retry.due(), now + SECOND, "a flush shortens the pause");
-        retry.note_success();
+        retry.note_success(retry.attempt());
         assert!(!retry.is_stuck());
         retry.note_flush();
         assert!(!retry.is_stuck());
@@ -140,11 +153,24 @@ mod tests {
     fn an_attempt_that_makes_progress_is_not_stuck_but_its_failure_counts_on() {
         let retry = Retry::default();
         assert_eq!(retry.note_failure(SECOND), 1);
-        retry.note_progress();
+        retry.note_progress(retry.attempt());
         assert!(!retry.is_stuck());
         assert_eq!(retry.note_failure(3 * SECOND), 2);
         assert!(retry.is_stuck());
         assert_eq!(retry.due(), 5 * SECOND);
+    }
+
+    #[test]
+    fn what_began_before_a_failure_says_nothing_of_it() {
+        let retry = Retry::default();
+        let beside = retry.attempt();
+        assert_eq!(retry.note_failure(SECOND), 1);
+        retry.note_progress(beside);
+        retry.note_success(beside);
+        assert!(retry.is_stuck());
+        assert_eq!(retry.due(), 2 * SECOND);
+        retry.note_success(retry.attempt());
+        assert!(!retry.is_stuck());
     }
 
     #[test]

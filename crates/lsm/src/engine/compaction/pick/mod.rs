@@ -37,6 +37,9 @@
 //! counts when a tombstone of another table is to be dropped, because it may hold
 //! versions that the tombstone hides.
 //!
+//! Tables that a compaction reads which runs already count for no score, and nothing is picked that
+//! is in its way ([`Busy`]).
+//!
 //! On a full disk none of this may fit. There [`pick_hidden`] comes first: it
 //! rewrites a table on its own level, without what versions in other tables hide.
 
@@ -47,11 +50,13 @@ use base::Expiry;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
+pub(crate) use busy::Busy;
 pub(crate) use purge::{PurgeRule, Waiting, pick_purge};
 pub(crate) use summary::{Levels, TableSummary, summarize};
 use summary::{between, bytes_of, ids, input_bytes, overlapped};
 pub(crate) use whole::Walk;
 
+mod busy;
 mod purge;
 mod summary;
 mod whole;
@@ -133,6 +138,7 @@ pub(crate) enum Reason {
 /// what its retention allows: the GC thresholds to the least timestamp in the
 /// memtables, and all to zero while snapshots live. Otherwise a table whose
 /// tombstones stay would be picked again and again.
+#[cfg(test)]
 pub(crate) fn pick(
     levels: &Levels,
     settings: &PickSettings,
@@ -140,19 +146,35 @@ pub(crate) fn pick(
     expired_before_unix_ms: u64,
     gc_thresholds: GcThresholds,
 ) -> Option<Pick> {
+    let (expired, busy) = (expired_before_unix_ms, Busy::default());
+    pick_beside(levels, settings, cursors, expired, gc_thresholds, &busy)
+}
+
+/// The same beside compactions that run.
+pub(crate) fn pick_beside(
+    levels: &Levels,
+    settings: &PickSettings,
+    cursors: &[Option<Bytes>; LEVELS],
+    expired_before_unix_ms: u64,
+    gc_thresholds: GcThresholds,
+    busy: &Busy,
+) -> Option<Pick> {
     let all = levels;
-    let undamaged;
-    let levels = if levels[0].iter().any(|table| table.is_damaged) {
-        undamaged = without_damaged(levels);
-        &undamaged
-    } else {
+    let usable;
+    let is_usable = |table: &TableSummary| !table.is_damaged && !busy.reads(table);
+    let levels = if levels[0].iter().all(is_usable) {
         levels
+    } else {
+        let mut levels = levels.clone();
+        levels[0].retain(is_usable);
+        usable = levels;
+        &usable
     };
     let [level_zero, sorted @ ..] = levels;
     let targets = Targets::new(sorted, settings);
     let scores = (0..LEVELS - 1).map(|level| match level {
         0 => level_zero_score(level_zero, sorted, settings),
-        _ => targets.score(level, bytes_of(&levels[level])),
+        _ => targets.score(level, busy.bytes_left(&levels[level])),
     });
     let mut due: Vec<(f64, usize)> = scores
         .enumerate()
@@ -160,10 +182,20 @@ pub(crate) fn pick(
         .collect();
     // At equal scores the upper level stays first.
     due.sort_by(|(left, _), (right, _)| right.total_cmp(left));
-    let picks = due.into_iter().filter_map(|(_, level)| match level {
+    let picks = due.iter().filter_map(|(_, level)| match *level {
         0 => Some(pick_level_zero(levels, targets.base, settings.room_bytes)),
-        _ => pick_sorted(levels, level, &targets, cursors[level].as_ref(), settings),
+        level => pick_sorted(
+            levels,
+            level,
+            &targets,
+            cursors[level].as_ref(),
+            settings,
+            busy,
+        ),
     });
+    let is_level_zero_due = due.iter().any(|(_, level)| *level == 0);
+    let way = (is_level_zero_due && !busy.merges.is_empty()).then_some(targets.base);
+    let picks = picks.filter(|pick| busy.admits(levels, pick, way));
     let fits = |pick: &Pick| input_bytes(levels, &pick.inputs) <= settings.room_bytes;
     let mut too_large = None;
     for pick in picks {
@@ -172,7 +204,8 @@ pub(crate) fn pick(
         }
         too_large.get_or_insert(pick);
     }
-    let droppable = pick_dead(levels, all, expired_before_unix_ms, gc_thresholds);
+    let droppable = pick_dead(levels, all, expired_before_unix_ms, gc_thresholds, busy);
+    let droppable = droppable.filter(|pick| busy.admits(levels, pick, way));
     let Some(too_large) = too_large else {
         return droppable;
     };
@@ -181,7 +214,7 @@ pub(crate) fn pick(
         let by_level = (1..LEVELS - 1).rev();
         by_level.filter_map(|level| {
             let cursor = cursors[level].as_ref();
-            let pick = pick_sorted(levels, level, &targets, cursor, settings)?;
+            let pick = pick_sorted(levels, level, &targets, cursor, settings, busy)?;
             Some(Pick {
                 reason: Reason::Room,
                 ..pick
@@ -190,17 +223,10 @@ pub(crate) fn pick(
     };
     droppable
         .into_iter()
-        .chain(smaller())
+        .chain(smaller().filter(|pick| busy.admits(levels, pick, way)))
         .find(fits)
         .or_else(|| pick_within_level_zero(levels, settings))
         .or(Some(too_large))
-}
-
-/// The levels as if the damaged tables of level 0 were not there.
-fn without_damaged(levels: &Levels) -> Levels {
-    let mut levels = levels.clone();
-    levels[0].retain(|table| !table.is_damaged);
-    levels
 }
 
 /// A table to rewrite on its own level, without what newer versions in other tables
@@ -352,15 +378,21 @@ fn pick_sorted(
     targets: &Targets,
     cursor: Option<&Bytes>,
     settings: &PickSettings,
+    busy: &Busy,
 ) -> Option<Pick> {
     let tables = &levels[level];
     let next = cursor.and_then(|cursor| tables.iter().position(|table| table.least_key > *cursor));
     let (before, after) = tables.split_at(next.unwrap_or(0));
     let output_level = targets.base.max(level + 1);
-    let mut picks = after.iter().chain(before).map(|table| {
+    let free = after.iter().chain(before).filter(|it| !busy.reads(it));
+    let mut picks = free.filter_map(|table| {
         let overlapped: Vec<_> = overlapped(&[table], levels, output_level).collect();
+        let others = overlapped.iter().map(|(_, other)| *other);
+        if !busy.is_free(output_level, others.chain([table])) {
+            return None;
+        }
         let bytes = overlapped.iter().map(|(_, other)| other.bytes);
-        (table, bytes.sum::<u64>() + table.bytes, overlapped)
+        Some((table, bytes.sum::<u64>() + table.bytes, overlapped))
     });
     let first = picks.next()?;
     let (table, _, overlapped) = if first.1 <= settings.room_bytes {
@@ -398,10 +430,11 @@ fn pick_dead(
     all: &Levels,
     expired_before_unix_ms: u64,
     gc_thresholds: GcThresholds,
+    busy: &Busy,
 ) -> Option<Pick> {
     let expired_before = Expiry::at_unix_ms(expired_before_unix_ms);
     for (level, tables) in levels.iter().enumerate().rev() {
-        for table in tables {
+        for table in tables.iter().filter(|table| !busy.reads(table)) {
             let reason = if table.half_expired < expired_before {
                 Reason::Expired
             } else if is_mostly_droppable(table, gc_thresholds) && !may_hide_elsewhere(table, all) {

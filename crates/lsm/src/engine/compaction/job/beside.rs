@@ -1,0 +1,79 @@
+//! Which compactions run beside each other.
+//!
+//! **Tables of a level do not overlap.** A compaction begins only if none of its inputs is an input
+//! of one that runs, and what it writes overlaps neither what stays on its level nor what another
+//! one may write there ([`merges`](crate::engine::table_set::MergeRange)). What runs is known to
+//! the pick, which passes over tables that are busy.
+//!
+//! **No tombstone goes before what it hides.** A compaction decides what it drops by the tables
+//! that are live when it begins, without its own inputs
+//! ([`retention`](crate::engine::compaction::retention)). The inputs of those that run beside it
+//! are among them, for as long as it runs, even once they are replaced. A merge writes no
+//! version that none of its inputs has, at most a tombstone of the same timestamp. So:
+//! - An older version that is in an input of another compaction, or in what that writes, is seen
+//!   in the input, and the tombstone stays. If the other one drops the version, the tombstone goes
+//!   with a later compaction. The same holds for non-owned versions, and for values that have
+//!   expired, which become tombstones first.
+//! - A version that comes after the compaction has begun is no concern of others: it is above the
+//!   GC threshold, which each compaction raises before it looks, or was in memory then.
+//! - A version that is dropped because a newer one elsewhere hides it ([`Reason::Hidden`]) needs
+//!   the newer one to stay, or one that is newer still. A merge drops the newest version of a key
+//!   only if nothing older lies elsewhere, and there it sees the one that is being dropped.
+//! - Snapshots are read after the tables, as ever: one that is taken later sees all that the
+//!   inputs hold, and its scan keeps the tables that it reads.
+//!
+//! **What is not there for the shape of the levels runs once at a time.** Purges, the rewriting of
+//! damaged tables and of those half of which are dead keep notes of what they do. A purge begins
+//! when nothing else runs. Pieces of a whole
+//! compaction run alone, so that nothing stays behind on a level that the walk leaves; and
+//! on a full disk each compaction runs alone, because the room is counted for one.
+//!
+//! **Level 0 comes first**, because writers wait for it. One slot is kept for it. While it is due
+//! and cannot begin, nothing begins that takes tables of the level where it is to go. And it
+//! begins however much the disk holds of unfinished and removed tables; others wait until that is
+//! little.
+
+use super::CompactorState;
+use crate::engine::compaction::pick::{Busy, Pick, Reason};
+use crate::engine::core::Core;
+
+impl CompactorState {
+    /// Whether one that is not there for the shape of the levels runs.
+    pub(super) fn runs_single(&self) -> bool {
+        let mut running = self.running.iter().flatten();
+        running.any(|reason| !shapes_levels(*reason))
+    }
+
+    /// What the pick has to leave alone.
+    pub(super) fn busy(&self, core: &Core) -> Busy {
+        let deep = self.running.iter().flatten();
+        let deep = deep.filter(|reason| **reason != Reason::LevelZero).count();
+        let deep_max = (self.running.len() - 1).max(1);
+        let is_alone = self.running() == 0;
+        Busy {
+            only_level_zero: !is_alone && (deep >= deep_max || core.tables.has_much_overhead()),
+            only_for_shape: self.runs_single(),
+            merges: core.tables.merges(),
+        }
+    }
+
+    /// Whether a pick may begin beside those that run.
+    pub(super) fn may_begin(&self, pick: &Pick, busy: &Busy) -> bool {
+        let is_level_zero = pick.reason == Reason::LevelZero;
+        (is_level_zero || !busy.only_level_zero)
+            && (shapes_levels(pick.reason) || !busy.only_for_shape)
+    }
+}
+
+fn shapes_levels(reason: Reason) -> bool {
+    match reason {
+        Reason::LevelZero | Reason::LevelSize | Reason::LevelLeftOver | Reason::Room => true,
+        Reason::Droppable
+        | Reason::Expired
+        | Reason::Purge
+        | Reason::PushDown
+        | Reason::Hidden
+        | Reason::Damaged
+        | Reason::Whole => false,
+    }
+}

@@ -188,8 +188,11 @@ pub struct Repair {
 pub struct RebuildOverview {
     pub received_bytes: u64,
     pub received_keys: u64,
-    /// How far the session has come, about: 0 to 1.
+    /// How far the session has come in the bytes of the sender, about: 0 to 1.
     pub share: f64,
+    /// About; left out as long as it cannot be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_per_second: Option<u64>,
     /// About; left out as long as it cannot be told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds_left: Option<u64>,
@@ -205,6 +208,16 @@ pub struct RunningRepair {
     pub kind: String,
     pub began_unix_ms: u64,
     pub ranges: u64,
+    /// How far a full session has come in the bytes of this node's store, about: 0 to 1. Left out as
+    /// long as it cannot be told, and on the node whose store it rebuilds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
+    /// How many bytes of the store it comes past in a second; left out as long as it cannot be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_per_second: Option<u64>,
+    /// About; left out as long as it cannot be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds_left: Option<u64>,
 }
 
 /// The sessions of a kind that have ended.

@@ -58,7 +58,7 @@ pub use node::{check_data_folder, stored_members};
 pub use node_report::{ClientActivity, ExaminedNode, NodeSnapshot, SeeActivity, SeeStatus};
 pub use repair::session::{
     EndedSessions, LastEqual, OrderedRepair, RebuildProgress, RepairCounts, RepairStatus,
-    RunningSession, SessionReport,
+    RunningSession, SessionProgress, SessionReport,
 };
 pub use repair::store::{GcStatus, HeldBack};
 pub use repair::{NonOwnedStatus, RepairSizes};

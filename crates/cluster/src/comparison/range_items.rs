@@ -70,11 +70,16 @@ impl Comparison<'_> {
     }
 
     fn announces(&self, item: &KeyItem, key: &[u8], peer: NodeId) -> bool {
+        let is_replica = self.layout.is_replica(self.own, key, item.copies);
+        // Of most keys this is all that a full session asks.
+        if is_replica && self.kind == RepairKind::Full {
+            return false;
+        }
         if peer == self.own || !self.concerns(item, key, peer) {
             return false;
         }
         let replicas = self.layout.replicas(key, item.copies);
-        if !replicas.contains(&self.own) {
+        if !is_replica {
             return replicas.contains(&peer);
         }
         let reach = self.reaches.get(peer.index()).copied().unwrap_or(0);

@@ -115,11 +115,18 @@ pub(super) struct CompactionOverview {
 }
 
 /// A session that runs.
-#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Serialize, PartialEq)]
 pub(super) struct RepairOverview {
     pub(super) kind: String,
     pub(super) seconds: u64,
     pub(super) ranges: u64,
+    /// How far it has come in the bytes of the store, from 0 to 1; left out while that is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) share: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) bytes_per_second: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) seconds_left: Option<u64>,
 }
 
 impl Overview {
@@ -152,6 +159,7 @@ impl Overview {
                 }
             })
             .collect();
+        let all: Vec<&Status> = statuses().collect();
         // Each node says how far it is itself. They are never more than a range apart.
         let furthest = statuses().max_by_key(|status| {
             let running = status.repair.running.iter();
@@ -161,7 +169,7 @@ impl Overview {
         Self {
             quorum: QuorumOverview::of(&nodes),
             nodes,
-            repair: furthest.map_or_else(Vec::new, running),
+            repair: furthest.map_or_else(Vec::new, |status| running(status, &all)),
             tombstone_gc: TombstoneGcOverview::of(&cluster.nodes),
             advice: cluster.advice.clone(),
         }
@@ -212,12 +220,24 @@ fn last_equal(status: &Status) -> Vec<LastEqualOverview> {
     last.collect()
 }
 
-fn running(status: &Status) -> Vec<RepairOverview> {
+/// The sessions that a node runs. The one that comes last through the bytes of its store says how far
+/// they are: a node whose store is rebuilt does not.
+fn running(status: &Status, all: &[&Status]) -> Vec<RepairOverview> {
     let running = status.repair.running.iter();
-    let running = running.map(|repair| RepairOverview {
-        kind: repair.kind.clone(),
-        seconds: status.clock.unix_ms.saturating_sub(repair.began_unix_ms) / 1000,
-        ranges: repair.ranges,
+    let running = running.map(|repair| {
+        let of_kind = all.iter().flat_map(|status| &status.repair.running);
+        let of_kind = of_kind.filter(|other| other.kind == repair.kind);
+        let known = of_kind.filter_map(|other| Some((other.share?, other)));
+        let last = known.min_by(|(one, _), (other, _)| one.total_cmp(other));
+        let last = last.map(|(_, last)| last);
+        RepairOverview {
+            kind: repair.kind.clone(),
+            seconds: status.clock.unix_ms.saturating_sub(repair.began_unix_ms) / 1000,
+            ranges: repair.ranges,
+            share: last.and_then(|last| last.share),
+            bytes_per_second: last.and_then(|last| last.bytes_per_second),
+            seconds_left: last.and_then(|last| last.seconds_left),
+        }
     });
     running.collect()
 }

@@ -78,12 +78,16 @@ pub(super) fn lines(overview: &Overview) -> Vec<Line> {
     work.extend(overview.nodes.iter().filter_map(compaction_line));
     work.extend(overview.nodes.iter().filter_map(non_owned_line));
     work.extend(overview.repair.iter().map(|repair| {
-        format!(
+        let mut line = format!(
             "{} has been running for {} and has compared {}",
             repair_of_kind(&repair.kind),
             span(repair.seconds),
             counted(repair.ranges, "range")
-        )
+        );
+        if let Some(share) = repair.share {
+            line += &format!(", {:.0}% of the store", share * 100.0);
+        }
+        line + &speed(repair.bytes_per_second) + &left(repair.seconds_left)
     }));
     if let Some(tombstone_gc) = &overview.tombstone_gc {
         work.push(tombstone_gc.text());
@@ -230,12 +234,21 @@ fn known(figure: Option<String>) -> String {
     figure.unwrap_or_else(|| UNKNOWN.to_owned())
 }
 
+fn speed(bytes_per_second: Option<u64>) -> String {
+    bytes_per_second.map_or_else(String::new, |speed| format!(", {}/s", bytes(speed as f64)))
+}
+
+fn left(seconds: Option<u64>) -> String {
+    seconds.map_or_else(String::new, |seconds| {
+        format!(", about {} left", span(seconds))
+    })
+}
+
 fn rebuild_line(node: &NodeOverview) -> Option<String> {
     let rebuild = node.rebuild.as_ref()?;
-    let left = match (&rebuild.stalled_because, rebuild.seconds_left) {
-        (Some(why), _) => format!("; it stands still, because {why}"),
-        (None, Some(seconds)) => format!(", about {} left", span(seconds)),
-        (None, None) => String::new(),
+    let goes_on = match &rebuild.stalled_because {
+        Some(why) => format!("; it stands still, because {why}"),
+        None => speed(rebuild.bytes_per_second) + &left(rebuild.seconds_left),
     };
     // The share is how far the comparison has come: of one that stores nothing it says nothing.
     let shows_share = rebuild.stalled_because.is_none() && rebuild.received_bytes > 0;
@@ -245,7 +258,7 @@ fn rebuild_line(node: &NodeOverview) -> Option<String> {
         String::new()
     };
     Some(format!(
-        "{} is being rebuilt: {share}{} received{left}",
+        "{} is being rebuilt: {share}{} received{goes_on}",
         node.name,
         bytes(rebuild.received_bytes as f64)
     ))
@@ -343,6 +356,7 @@ mod tests {
                 received_bytes: 300 << 20,
                 received_keys: 7,
                 share: 0.25,
+                bytes_per_second: Some(5 << 20),
                 seconds_left: Some(600),
                 stalled_because: None,
             }),
@@ -363,6 +377,7 @@ mod tests {
                 received_bytes: 300 << 20,
                 received_keys: 7,
                 share: 0.25,
+                bytes_per_second: Some(5 << 20),
                 seconds_left: None,
                 stalled_because: Some("its disk has no room".to_owned()),
             }),
@@ -393,11 +408,24 @@ mod tests {
         let overview = Overview {
             quorum: QuorumOverview::of(&nodes),
             nodes,
-            repair: vec![RepairOverview {
-                kind: "incremental".to_owned(),
-                seconds: 5,
-                ranges: 3,
-            }],
+            repair: vec![
+                RepairOverview {
+                    kind: "incremental".to_owned(),
+                    seconds: 5,
+                    ranges: 3,
+                    share: None,
+                    bytes_per_second: None,
+                    seconds_left: None,
+                },
+                RepairOverview {
+                    kind: "full".to_owned(),
+                    seconds: 7_200,
+                    ranges: 180_000,
+                    share: Some(0.75),
+                    bytes_per_second: Some(200 << 20),
+                    seconds_left: Some(2_400),
+                },
+            ],
             tombstone_gc: Some(TombstoneGcOverview {
                 gc_grace_seconds: 864_000,
                 age_seconds: Some(1_036_800),
@@ -449,7 +477,7 @@ mod tests {
             (Tone::Plain, ""),
             (
                 Tone::Plain,
-                "a is being rebuilt: 25%, 300 MiB received, about 10m left",
+                "a is being rebuilt: 25%, 300 MiB received, 5.00 MiB/s, about 10m left",
             ),
             (
                 Tone::Plain,
@@ -470,6 +498,10 @@ mod tests {
             (
                 Tone::Plain,
                 "an incremental repair has been running for 5s and has compared 3 ranges",
+            ),
+            (
+                Tone::Plain,
+                "a full repair has been running for 2h and has compared 180,000 ranges, 75% of the store, 200 MiB/s, about 40m left",
             ),
             (
                 Tone::Plain,

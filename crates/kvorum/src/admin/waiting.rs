@@ -42,7 +42,6 @@ struct ClockTime {
 struct RepairWork {
     running: Vec<RunningWork>,
     incremental: EndedWork,
-    full: EndedWork,
     rebuild: Option<RebuildWork>,
 }
 
@@ -51,6 +50,8 @@ struct RunningWork {
     kind: String,
     began_unix_ms: u64,
     ranges: u64,
+    share: Option<f64>,
+    bytes_per_second: Option<u64>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -62,6 +63,7 @@ struct EndedWork {
 struct RebuildWork {
     received_bytes: u64,
     share: f64,
+    bytes_per_second: Option<u64>,
     stalled_because: Option<String>,
 }
 
@@ -105,16 +107,15 @@ pub(super) async fn show_repair(node: &NodeUrl, access: &Access, is_full: bool) 
     .await
 }
 
-/// How far a repair is. How many ranges there are is not known before they were compared, so
-/// its share is that of the time that the last one took.
+/// How far a repair is. A full one says how far it has come in the bytes of the node's store. An
+/// incremental one passes over most of them, so its share is that of the time that the last one took.
 fn stage_of_repair(repair: &RepairWork, now_unix_ms: u64, is_full: bool) -> Option<Stage> {
-    let (kind, ended) = if is_full {
-        ("full", &repair.full)
-    } else {
-        ("incremental", &repair.incremental)
-    };
+    let kind = if is_full { "full" } else { "incremental" };
     if let (Some(rebuild), true) = (&repair.rebuild, is_full) {
-        let received = format!("{} received", bytes(rebuild.received_bytes as f64));
+        let received = with_speed(
+            format!("{} received", bytes(rebuild.received_bytes as f64)),
+            rebuild.bytes_per_second,
+        );
         return Some(match &rebuild.stalled_because {
             // The time left follows from a share.
             Some(why) => Stage {
@@ -128,12 +129,22 @@ fn stage_of_repair(repair: &RepairWork, now_unix_ms: u64, is_full: bool) -> Opti
         });
     }
     let running = repair.running.iter().find(|running| running.kind == kind)?;
+    let compared = format!("{} compared", counted(running.ranges, "range"));
     let ms = now_unix_ms.saturating_sub(running.began_unix_ms);
-    let last_ms = ended.last_duration_ms.filter(|last| *last > 0);
+    let last_ms = repair.incremental.last_duration_ms;
+    let last_ms = last_ms.filter(|last| *last > 0 && !is_full);
+    let of_last = last_ms.map(|last| (ms as f64 / last as f64).min(SHARE_MAX));
     Some(Stage {
-        share: last_ms.map(|last| (ms as f64 / last as f64).min(SHARE_MAX)),
-        text: format!("{} compared", counted(running.ranges, "range")),
+        share: running.share.or(of_last),
+        text: with_speed(compared, running.bytes_per_second),
     })
+}
+
+fn with_speed(text: String, bytes_per_second: Option<u64>) -> String {
+    match bytes_per_second {
+        Some(speed) => format!("{text}, {}/s", bytes(speed as f64)),
+        None => text,
+    }
 }
 
 /// How far compactions of several nodes are together.
@@ -255,14 +266,17 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_repair_is_as_far_as_its_time_or_as_the_rebuild() {
-        let repair = |rebuild: serde_json::Value| -> RepairWork {
+    fn a_repair_is_as_far_as_its_bytes_or_its_time_or_the_rebuild() {
+        let repair = |share: Option<f64>, rebuild: serde_json::Value| -> RepairWork {
             serde_json::from_value(json!({
                 "running": [
                     {"kind": "incremental", "began_unix_ms": 1, "ranges": 1},
-                    {"kind": "full", "began_unix_ms": 1000, "ranges": 3},
+                    {
+                        "kind": "full", "began_unix_ms": 1000, "ranges": 3,
+                        "share": share, "bytes_per_second": share.map(|_| 5 << 20),
+                    },
                 ],
-                "incremental": {}, "full": {"last_duration_ms": 4000}, "rebuild": rebuild,
+                "incremental": {"last_duration_ms": 4000}, "full": {}, "rebuild": rebuild,
             }))
             .unwrap()
         };
@@ -272,11 +286,14 @@ mod tests {
                 text: text.to_owned(),
             })
         };
-        let alone = repair(json!(null));
+        let alone = repair(None, json!(null));
         let of = |now, is_full| stage_of_repair(&alone, now, is_full);
-        assert_eq!(of(2000, true), stage(Some(0.25), "3 ranges compared"));
-        assert_eq!(of(90_000, true), stage(Some(0.99), "3 ranges compared"));
-        assert_eq!(of(2000, false), stage(None, "1 range compared"));
+        assert_eq!(of(1001, false), stage(Some(0.25), "1 range compared"));
+        assert_eq!(of(90_000, false), stage(Some(0.99), "1 range compared"));
+        assert_eq!(of(2000, true), stage(None, "3 ranges compared"));
+        let shown = stage_of_repair(&repair(Some(0.75), json!(null)), 2000, true);
+        assert_eq!(shown, stage(Some(0.75), "3 ranges compared, 5.00 MiB/s"));
+        let repair = |rebuild| repair(None, rebuild);
         let rebuild = repair(json!({"received_bytes": 3 << 20, "share": 0.5}));
         let shown = stage_of_repair(&rebuild, 2000, true);
         assert_eq!(shown, stage(Some(0.5), "3.00 MiB received"));

@@ -555,6 +555,13 @@ impl Engine {
         self.inner.core.tables.load().last_key()
     }
 
+    /// The bytes of keys and values of all versions in tables: of those whose keys are below `key`,
+    /// about, and of all. Looks at each table, and reads nothing but memory.
+    #[must_use]
+    pub fn table_bytes_below(&self, key: &[u8]) -> (u64, u64) {
+        self.inner.core.tables.load().table_bytes_below(key)
+    }
+
     /// A random number that was chosen when this store was made.
     #[must_use]
     pub fn store_id(&self) -> u64 {

@@ -39,6 +39,9 @@ pub enum JobClass {
     /// keep away from the jobs of [`JobClass::Owner`], which requests wait for. The engine
     /// spawns no job here.
     Scan,
+    /// Ingests of the engine's owner, which write and sync megabytes at a time, while
+    /// [`JobClass::Scan`] reads on. Nobody waits for them. The engine spawns no job here.
+    Ingest,
     /// Reads and writes of the engine's owner at places that may be slow, or not answer for long:
     /// backups. The engine spawns no job here.
     Backup,
@@ -54,7 +57,7 @@ impl JobClass {
     ];
 
     /// Every job class.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Commit,
         Self::Log,
         Self::Flush,
@@ -64,6 +67,7 @@ impl JobClass {
         Self::Compaction4,
         Self::Owner,
         Self::Scan,
+        Self::Ingest,
         Self::Backup,
     ];
 }

@@ -22,13 +22,14 @@
 //! greatest closed timestamp of those that take part.
 //!
 //! Each of these modules may use those before it:
+//! - `progress`: how far a session has come, and how far the rebuild of the store of this node.
 //! - `part`: what a node keeps of a session, and what it reads from its store for it; jobs of
 //!   [`JobClass::Scan`](lsm::JobClass::Scan).
 //! - `checkpoint`: what survives a restart, and how far a full session has come; `record`: what
-//!   this node knows of sessions; `rebuild`: how far the rebuild of its store is; `overdue`: how
-//!   late the GC threshold is; `orders`: the sessions that operators have asked for;
-//!   `untold`: who has not heard of the end of one.
-//! - `worker`: what the runtimes of a node share of all that; `calls`: how a node asks another one.
+//!   this node knows of sessions; `overdue`: how late the GC threshold is; `orders`: the sessions
+//!   that operators have asked for; `untold`: who has not heard of the end of one.
+//! - `worker`: what the runtimes of a node share of all that, and what it does beside the requests;
+//!   jobs of [`JobClass::Ingest`](lsm::JobClass::Ingest); `calls`: how a node asks another one.
 //! - `change`: what repair does for a change of the members.
 //! - `exchange`: makes two nodes equal in a range.
 //! - `serving`: what a node does as its peers ask.
@@ -45,7 +46,7 @@ mod exchange;
 mod orders;
 mod overdue;
 mod part;
-mod rebuild;
+mod progress;
 mod record;
 mod schedule;
 mod serving;
@@ -55,6 +56,6 @@ mod worker;
 pub use change::ChangeView;
 pub use checkpoint::{CheckpointEnvironment, LastEqual, REPAIR_VERSIONS, fuzz_repair_file};
 pub use orders::{OrderedRepair, SessionReport};
-pub use rebuild::RebuildProgress;
+pub use progress::{RebuildProgress, SessionProgress};
 pub use record::{EndedSessions, RepairCounts, RepairStatus, RunningSession};
 pub use worker::{RepairEnvironment, RepairSessions, RepairWorker};

@@ -5,7 +5,7 @@ use super::checkpoint::{Checkpoint, CheckpointEnvironment, Checkpoints};
 use super::orders::{OrderedRepair, Orders};
 use super::overdue::Overdue;
 use super::part::{PartEnvironment, Participant, RangeId, WrittenKeys};
-use super::rebuild::Rebuild;
+use super::progress::Rebuild;
 use super::record::{Record, RepairStatus};
 use super::untold::Untold;
 use crate::RepairSizes;
@@ -25,7 +25,11 @@ use replica::{ExpiryBound, Peers, ReplicaSet};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
+
+/// How many ranges wait for their tables, or are being written, while the next one is streamed. So a
+/// session holds in memory what was streamed of two.
+const WRITING_MAX: usize = 1;
 
 /// What repair works with.
 pub struct RepairEnvironment {
@@ -74,8 +78,12 @@ pub struct RepairSessions {
     pub(super) checkpoints: Checkpoints,
     pub(super) orders: Orders,
     pub(super) untold: Untold,
-    participant: Mutex<Participant>,
+    pub(super) participant: Mutex<Participant>,
     pacer: Arc<Pacer>,
+    /// Runs what writes tables.
+    pub(super) ingest_pacer: Arc<Pacer>,
+    /// A permit for each range whose tables are written while the next one is streamed.
+    pub(super) writing: Arc<Semaphore>,
     overdue: Overdue,
 }
 
@@ -122,18 +130,21 @@ impl RepairSessions {
             sizes: environment.sizes,
             ingest_bytes_max: environment.ingest_bytes_max,
         });
+        let pacer = Pacer::new(
+            Arc::clone(&environment.background),
+            WorkKind::Repair,
+            Arc::clone(&environment.executor),
+            JobClass::Scan,
+        );
         let sessions = Arc::new(Self {
             overdue: Overdue {
                 gc_grace: environment.gc_grace,
                 interval: environment.full_interval,
                 started_unix_ms: clock.unix_ms(),
             },
-            pacer: Pacer::new(
-                Arc::clone(&environment.background),
-                WorkKind::Repair,
-                Arc::clone(&environment.executor),
-                JobClass::Scan,
-            ),
+            ingest_pacer: pacer.beside(JobClass::Ingest),
+            pacer,
+            writing: Arc::new(Semaphore::new(WRITING_MAX)),
             rebuild: Rebuild::new(Arc::clone(clock)),
             untold: Untold::new(Arc::clone(clock)),
             environment,
@@ -185,6 +196,25 @@ impl RepairSessions {
                 }
             }
         }
+    }
+
+    /// Has a job done by the class of repair, once the class has rested from the one before.
+    pub(super) fn paced<T: Send + 'static>(
+        self: &Arc<Self>,
+        job: impl FnOnce(&mut Participant) -> T + Send + 'static,
+    ) -> oneshot::Receiver<T> {
+        let sessions = Arc::clone(self);
+        let job = move || {
+            let mut own = lock(&sessions.participant);
+            let done = job(&mut own);
+            let takes_part = own
+                .sessions()
+                .any(|session| session.kind() == RepairKind::Full);
+            let may_raise = sessions.environment.store_side.record().may_raise;
+            sessions.note_overdue(takes_part && may_raise);
+            done
+        };
+        self.pacer.spawn(job)
     }
 
     /// Says which keys are ahead of the scan of a full session: read repairs ask for that.
@@ -286,29 +316,11 @@ impl RepairWorker {
         &self,
         job: impl FnOnce(&mut Participant) -> T + Send + 'static,
     ) -> Option<T> {
-        self.paced(job).await.ok()
+        self.sessions.paced(job).await.ok()
     }
 
     /// Has a job done for which nobody waits.
     pub(super) fn spawn_in_background(&self, job: impl FnOnce(&mut Participant) + Send + 'static) {
-        let _nobody_waits = self.paced(job);
-    }
-
-    fn paced<T: Send + 'static>(
-        &self,
-        job: impl FnOnce(&mut Participant) -> T + Send + 'static,
-    ) -> oneshot::Receiver<T> {
-        let sessions = Arc::clone(&self.sessions);
-        let job = move || {
-            let mut own = lock(&sessions.participant);
-            let done = job(&mut own);
-            let takes_part = own
-                .sessions()
-                .any(|session| session.kind() == RepairKind::Full);
-            let may_raise = sessions.environment.store_side.record().may_raise;
-            sessions.note_overdue(takes_part && may_raise);
-            done
-        };
-        self.sessions.pacer.spawn(job)
+        let _nobody_waits = self.sessions.paced(job);
     }
 }

@@ -24,7 +24,7 @@ mod file;
 mod held_back;
 mod status;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use file::{StoreFile, TOMBSTONE_GC_VERSIONS, fuzz_store_file};
 pub use held_back::HeldBack;

@@ -13,39 +13,39 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 const GC_GRACE_MS: u64 = 10_000;
-const NOW_UNIX_MS: u64 = 1_800_000_000_000;
+pub(crate) const NOW_UNIX_MS: u64 = 1_800_000_000_000;
 /// How long before now what others name is at least.
 const LATEST_NAMED: u64 = 5_000;
-const TOKEN: Token = Token {
+pub(crate) const TOKEN: Token = Token {
     session: 1 << 32 | 7,
     attempt: 0,
 };
-fn begin() -> SessionRequest {
+pub(crate) fn begin() -> SessionRequest {
     let epoch = Epoch::default();
     SessionRequest::Begin { epoch }
 }
 
 /// A node's disk.
-struct TestNode {
+pub(crate) struct TestNode {
     memory: Arc<MemoryDisk>,
-    disk: Arc<FaultyDisk>,
+    pub(crate) disk: Arc<FaultyDisk>,
     is_trusted: Arc<AtomicBool>,
     /// Whether an operator drops what is from the future.
     drops_future: Cell<bool>,
 }
 
-struct Opened {
-    side: Arc<StoreSide>,
-    engine: Engine,
-    membership: Membership,
-    executor: Arc<StepExecutor>,
+pub(crate) struct Opened {
+    pub(crate) side: Arc<StoreSide>,
+    pub(crate) engine: Engine,
+    pub(crate) membership: Membership,
+    pub(crate) executor: Arc<StepExecutor>,
 }
 
-fn at(ms_before_now: u64) -> Timestamp {
+pub(crate) fn at(ms_before_now: u64) -> Timestamp {
     Timestamp::from_unix_ms(NOW_UNIX_MS - ms_before_now)
 }
 
-fn closing(below: Timestamp) -> SessionRequest {
+pub(crate) fn closing(below: Timestamp) -> SessionRequest {
     SessionRequest::Close {
         gc_threshold: Timestamp::ZERO,
         below,
@@ -57,7 +57,7 @@ fn value(timestamp: Timestamp) -> Entry {
     Entry::value(b"key", timestamp, b"value", Expiry::NEVER, 3)
 }
 
-fn members() -> Members {
+pub(crate) fn members() -> Members {
     let url = |port: u16| -> NodeUrl { format!("http://127.0.0.1:{port}").parse().unwrap() };
     let named = [("a", 1), ("b", 2), ("c", 3)];
     let nodes = named.map(|(name, port)| Member::named(name, url(port)).unwrap());
@@ -65,7 +65,7 @@ fn members() -> Members {
 }
 
 impl TestNode {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::on(MemoryDisk::new())
     }
 
@@ -89,7 +89,7 @@ impl TestNode {
         stored.unwrap().record
     }
 
-    fn open(&self) -> Opened {
+    pub(crate) fn open(&self) -> Opened {
         let disk = Arc::clone(&self.disk) as Arc<dyn Disk>;
         let (environment, executor) = environment(Arc::clone(&disk));
         let folder = Path::new("/store");
@@ -145,7 +145,7 @@ impl Opened {
         self.ask_by(TOKEN, request)
     }
 
-    fn ask_by(&self, token: Token, request: SessionRequest) -> Option<SessionAnswer> {
+    pub(crate) fn ask_by(&self, token: Token, request: SessionRequest) -> Option<SessionAnswer> {
         let mut answer = self.side.asked(token, request);
         self.executor.run_all_due();
         answer.try_recv().ok()

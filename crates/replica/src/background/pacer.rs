@@ -25,8 +25,8 @@ pub struct Pacer {
     class: JobClass,
     /// The jobs that wait for a turn; as many turns wait.
     waiting: Mutex<VecDeque<Job>>,
-    /// Until when the class rests, on the monotonic clock.
-    rests_until: Mutex<Duration>,
+    /// Until when it rests, on the monotonic clock.
+    rests_until: Arc<Mutex<Duration>>,
 }
 
 impl Pacer {
@@ -43,7 +43,20 @@ impl Pacer {
             executor,
             class,
             waiting: Mutex::default(),
-            rests_until: Mutex::default(),
+            rests_until: Arc::default(),
+        })
+    }
+
+    /// Paces jobs of the same kind on another class. The two run at the same time, and rest
+    /// together: each job delays the next one of both, so they use no more of the time than one.
+    pub fn beside(&self, class: JobClass) -> Arc<Self> {
+        Arc::new(Self {
+            background: Arc::clone(&self.background),
+            kind: self.kind,
+            executor: Arc::clone(&self.executor),
+            class,
+            waiting: Mutex::default(),
+            rests_until: Arc::clone(&self.rests_until),
         })
     }
 

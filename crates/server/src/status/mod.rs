@@ -281,10 +281,17 @@ fn repair(shared: &ListenerShared, snapshot: &NodeSnapshot) -> Repair {
             last_duration_ms: ended.last_end_unix_ms.map(|_| duration),
         }
     };
-    let running = status.running.iter().map(|session| RunningRepair {
-        kind: session.kind.word().to_owned(),
-        began_unix_ms: session.began_unix_ms,
-        ranges: session.ranges,
+    let running = status.running.iter().map(|session| {
+        let progress = session.progress;
+        let left = progress.and_then(|progress| progress.time_left);
+        RunningRepair {
+            kind: session.kind.word().to_owned(),
+            began_unix_ms: session.began_unix_ms,
+            ranges: session.ranges,
+            share: progress.map(|progress| f64::from(progress.position_permille) / 1e3),
+            bytes_per_second: progress.and_then(|progress| progress.bytes_per_second),
+            seconds_left: left.map(|left| left.as_secs()),
+        }
     });
     Repair {
         running: running.collect(),
@@ -302,6 +309,7 @@ fn repair(shared: &ListenerShared, snapshot: &NodeSnapshot) -> Repair {
                 received_bytes: rebuild.received_bytes,
                 received_keys: rebuild.received_keys,
                 share: f64::from(rebuild.position_permille) / 1e3,
+                bytes_per_second: rebuild.bytes_per_second,
                 seconds_left: left.map(|left| left.as_secs()),
                 stalled_because: stalled_because.map(str::to_owned),
             }

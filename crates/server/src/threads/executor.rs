@@ -42,6 +42,7 @@ impl ThreadExecutor {
             ("compaction-4", JobClass::Compaction4, 15),
             ("owner", JobClass::Owner, 0),
             ("repair", JobClass::Scan, 15),
+            ("ingest", JobClass::Ingest, 15),
             ("backup", JobClass::Backup, 15),
         ] {
             let queue = Arc::clone(executor.queue(class));

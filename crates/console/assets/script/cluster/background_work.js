@@ -13,11 +13,13 @@ function workOf(status) {
     const last = repair[kind].last_end_unix_ms
       ? `last ended ${ago(repair[kind].last_end_unix_ms, now)} after ${micros(repair[kind].last_duration_ms * 1000)}; ${count(repair[kind].succeeded)} succeeded, ${count(repair[kind].incomplete)} incomplete since the start`
       : "none has ended since the node started";
+    const share = running?.share === undefined ? "" : `, ${Math.round(running.share * 100)}%`;
+    const left = running?.seconds_left === undefined ? "" : `, about ${span(running.seconds_left)} left`;
     const going = running
       ? [
           mark(
             "good",
-            `runs for ${span((now - running.began_unix_ms) / 1000)}, ${counted(running.ranges, "range")}`,
+            `runs for ${span((now - running.began_unix_ms) / 1000)}, ${counted(running.ranges, "range")}${share}${left}`,
           ),
           "; ",
         ]

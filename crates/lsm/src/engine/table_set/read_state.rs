@@ -112,6 +112,22 @@ impl ReadState {
         in_memory.chain(in_tables).max()
     }
 
+    /// The bytes of keys and values of all versions in tables: of those whose keys are below `key`,
+    /// about, and of all. Half of a table that has keys on both sides is below.
+    pub(crate) fn table_bytes_below(&self, key: &[u8]) -> (u64, u64) {
+        let (mut below, mut all) = (0, 0);
+        for (_, table) in self.tables.iter() {
+            let properties = table.properties();
+            all += properties.entry_bytes;
+            if *properties.greatest_key < *key {
+                below += properties.entry_bytes;
+            } else if *properties.least_key < *key {
+                below += properties.entry_bytes / 2;
+            }
+        }
+        (below, all)
+    }
+
     /// The least log segment that holds records which are in no table.
     pub(crate) fn least_segment(&self) -> u64 {
         self.frozen.first().unwrap_or(&self.active).segment()

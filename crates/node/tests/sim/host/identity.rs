@@ -22,6 +22,9 @@ const PORT: u16 = 8080;
 /// Small, so that a short run flushes and compacts.
 const MEMTABLE_BYTES: usize = 64 << 10;
 
+/// The ranges between two checkpoints of a full repair, at most.
+pub(crate) const CHECKPOINT_RANGES: u32 = 2;
+
 /// How many bytes a node keeps free for deletes and compaction.
 const DISK_RESERVE_BYTES: u64 = 1 << 20;
 
@@ -108,7 +111,7 @@ pub(super) fn config(number: HostNumber, scenario: &Scenario) -> NodeConfig {
         // The store is read in batches of so many bytes, which must not hold many keys.
         range_bytes: scenario.range_keys * 64,
         range_keys: scenario.range_keys,
-        checkpoint_ranges: 2,
+        checkpoint_ranges: CHECKPOINT_RANGES,
         ..RepairSizes::default()
     };
     config

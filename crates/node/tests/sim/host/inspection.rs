@@ -6,7 +6,7 @@ use base::{Entry, Timestamp};
 use cluster::comparison::RepairKind;
 use cluster::repair::Facts;
 use lsm::KeptPromise;
-use node::{ChangesStatus, GcStatus};
+use node::{ChangesStatus, GcStatus, RepairCounts};
 use std::time::Duration;
 
 impl Host {
@@ -61,6 +61,12 @@ impl Host {
     pub(crate) fn repair_requests(&self) -> Option<u64> {
         let state = self.state.borrow();
         Some(state.process.as_ref()?.node.repair_requests())
+    }
+
+    /// What the process has done for repair since it was started; `None` if none runs.
+    pub(crate) fn repair_counts(&self) -> Option<RepairCounts> {
+        let state = self.state.borrow();
+        Some(state.process.as_ref()?.node.repair_status().counts)
     }
 
     /// What full sessions of a change of the members have shown about the store; `None` if nothing,

@@ -15,8 +15,8 @@ mod storage;
 mod transport;
 
 pub(crate) use identity::{
-    CLOCK_DRIFT_MAX, FOLDER, KEY_PREFIX, TARGET, TARGET_FOLDER, address_of, key_bytes, key_of,
-    names, url,
+    CHECKPOINT_RANGES, CLOCK_DRIFT_MAX, FOLDER, KEY_PREFIX, TARGET, TARGET_FOLDER, address_of,
+    key_bytes, key_of, names, url,
 };
 pub(crate) use requests::{BatchClient, ScanTold};
 pub(crate) use storage::Copy;

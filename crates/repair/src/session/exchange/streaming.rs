@@ -1,12 +1,11 @@
 //! Has a range streamed of which this node lacks much, instead of write after write.
 
 use crate::session::part::{
-    Gap, RangeId, RunRefusal, StreamedKeys, TakenRun, UnknownRange, report_unreadable,
+    Gap, RangeId, ReadRun, RunRefusal, StreamedKeys, TakenRun, UnknownRange, report_unreadable,
 };
 use crate::session::worker::RepairWorker;
 use base::Entry;
 use cluster::comparison::Digest;
-use cluster::repair::SessionId;
 use cluster::{Miss, NodeId};
 use peer::{PeerAnswer, PeerRequest, RepairRequest, Run};
 use std::sync::Arc;
@@ -185,25 +184,20 @@ impl RepairWorker {
         let sessions = Arc::clone(&self.sessions);
         let run = self.in_background(move |own| {
             sessions.note_difference(own, range, asker);
-            own.run(range, asker, keys)
+            own.run(range, asker, &keys)
         });
         match run.await {
-            Some(Ok(Ok(run))) => PeerAnswer::Streamed(run),
+            Some(Ok(Ok(ReadRun { run, next }))) => {
+                if let Some(keys) = next {
+                    self.spawn_in_background(move |own| own.prepare_run(range, asker, keys));
+                }
+                PeerAnswer::Streamed(run)
+            }
             Some(Ok(Err(error))) => {
                 report_unreadable(&error);
                 PeerAnswer::Missed(Miss::Failed)
             }
             Some(Err(UnknownRange)) | None => PeerAnswer::Session(self.refusal()),
         }
-    }
-
-    /// Writes what was streamed into tables, while the session goes on. The next job of the
-    /// session comes after it.
-    pub(in crate::session) fn push_streamed(&self, session: SessionId) {
-        self.spawn_in_background(move |own| {
-            if let Err(error) = own.push_streamed(session) {
-                tracing::error!(%error, "cannot store what a repair has streamed");
-            }
-        });
     }
 }

@@ -1,14 +1,14 @@
 //! How a node begins to take part in sessions, and ends that.
 
 use super::state::{Agreed, Origin, SessionPart};
-use super::stream_ingest::StreamIngest;
+use super::stream_ingest::{StreamIngest, Streamed};
 use super::{Participant, UnknownRange};
 use base::Timestamp;
 use bytes::Bytes;
 use cluster::comparison::{Incarnation, KeyBounds, RepairKind};
 use cluster::repair::{SESSION_IDLE_MAX, SessionId};
 use cluster::{Epoch, Layout, NodeId};
-use lsm::{Admission, Error};
+use lsm::Admission;
 use std::sync::Arc;
 
 /// What a node remembers of the last session that found it equal with another.
@@ -56,9 +56,7 @@ impl Participant {
             self.environment.ingest_bytes_max,
             Admission::Ordinary,
         );
-        let held = engine.statistics();
-        let versions = held.table_entries + held.memtable_entries;
-        let mut part = SessionPart::new(session.kind(), layout, incarnation, ingest, versions, now);
+        let mut part = SessionPart::new(session.kind(), layout, incarnation, ingest, now);
         match self.attempt_before(session) {
             Some(before) if before.incarnation == incarnation => {
                 (part.origin, part.reach) = (before.origin, before.reach);
@@ -143,20 +141,16 @@ impl Participant {
         }
     }
 
-    /// Makes what a session has streamed part of the store, durably.
+    /// Ends the range that is compared. Gives what was streamed of it, to be made part of the store.
     ///
     /// # Errors
-    /// [`UnknownRange`]; within, that of an ingest. Then this node takes no part any more.
-    pub(in crate::session) fn commit(
+    /// [`UnknownRange`].
+    pub(in crate::session) fn take_streamed(
         &mut self,
         session: SessionId,
-    ) -> Result<Result<(), Error>, UnknownRange> {
+    ) -> Result<Streamed, UnknownRange> {
         let part = self.part(session).ok_or(UnknownRange)?;
-        let committed = part.commit_streamed();
-        if committed.is_err() {
-            self.leave(session);
-        }
-        Ok(committed)
+        Ok(part.take_streamed())
     }
 
     /// Ends a session that found this node equal with some others, and to have all of some. Returns
@@ -235,6 +229,11 @@ impl Participant {
     /// Leaves a session that cannot go on. Its coordinator finds that it is not known.
     pub(in crate::session) fn leave(&mut self, session: SessionId) {
         self.parts.remove(&session);
+    }
+
+    /// Whether this node takes part in a session.
+    pub(in crate::session) fn takes_part(&self, session: SessionId) -> bool {
+        self.parts.contains_key(&session)
     }
 
     /// The sessions that this node takes part in.

@@ -3,17 +3,17 @@
 //!
 //! Everything here may read the disk and hash megabytes, so it runs as jobs of
 //! the background class, one after another. A part of a session holds what was scanned ahead of
-//! the range that is due, and the items of the last few ranges, until nobody can
-//! ask for them any more.
+//! the range that is compared, and the items of that one.
 //!
-//! - `state`: the scan of one session, and its last ranges.
+//! - `state`: the scan of one session, and its range.
 //! - `joining`: how a node begins to take part, and ends that.
-//! - `runs`: how a range is streamed, and `stream_ingest`: how that gets into tables.
+//! - `prepared`: a run that is read ahead; `runs`: how a range is streamed, and `stream_ingest`: how that gets into tables.
 //! - `offers`: versions for nodes that do not compare them.
 //! - `written_keys`: for which keys repair writes have come.
 
 mod joining;
 mod offers;
+mod prepared;
 mod runs;
 mod state;
 mod stream_ingest;
@@ -23,11 +23,14 @@ mod written_keys;
 
 pub(super) use joining::Known;
 pub(super) use offers::OfferReply;
-pub(super) use runs::{Gap, RunRefusal, StreamedKeys, TakenRun};
+pub(super) use prepared::{ReadRun, StreamedKeys};
+pub(super) use runs::{Gap, RunRefusal, TakenRun};
 pub(super) use state::Agreed;
+pub(super) use stream_ingest::Streamed;
 pub(super) use written_keys::WrittenKeys;
 
 use crate::RepairSizes;
+use crate::session::progress::StoreRead;
 use base::{Clock, Entry, Timestamp};
 use bytes::Bytes;
 use cluster::comparison::symbols::{Decoder, Symbol, symbols_of};
@@ -88,6 +91,16 @@ pub(super) enum Advance {
     GoOn,
     /// The session is not known.
     Unknown,
+}
+
+/// What follows from the end of a range.
+pub(super) struct Digested {
+    /// What the coordinator hears of it.
+    pub(super) summary: RangeSummary,
+    /// What was streamed of the range before.
+    pub(super) streamed: Streamed,
+    /// How far the session has come in the bytes of the store.
+    pub(super) read: StoreRead,
 }
 
 /// What is sent to a node that lacks it.
@@ -167,7 +180,7 @@ impl Participant {
         self.part(session)?.keys_ahead()
     }
 
-    /// What the coordinator hears of the range that ends at `end`.
+    /// Ends a range at `end`, and the one before is over.
     ///
     /// # Errors
     /// [`UnknownRange`].
@@ -176,12 +189,20 @@ impl Participant {
         session: SessionId,
         range: u32,
         end: Option<&[u8]>,
-    ) -> Result<RangeSummary, UnknownRange> {
+    ) -> Result<Digested, UnknownRange> {
+        let (engine, now) = (
+            self.environment.engine.clone(),
+            self.environment.clock.monotonic(),
+        );
         let part = self.part(session).ok_or(UnknownRange)?;
-        if !part.end_range(range, end) {
-            return Err(UnknownRange);
-        }
-        part.summary(range).ok_or(UnknownRange)
+        let read = part.read(&engine, now);
+        let streamed = part.end_range(range, end).ok_or(UnknownRange)?;
+        let summary = part.summary(range).ok_or(UnknownRange)?;
+        Ok(Digested {
+            summary,
+            streamed,
+            read,
+        })
     }
 
     /// Symbols over what is shared with another node.
@@ -211,7 +232,9 @@ impl Participant {
     /// writes have brought since the range was scanned.
     pub(super) fn recount(&mut self, range: RangeId, with: NodeId) -> Result<Digest, UnknownRange> {
         self.take_in_written(range)?;
-        Ok(self.shared_items(range, with)?.into_iter().collect())
+        // The two compare the range anew.
+        self.part(range.0).ok_or(UnknownRange)?.prepared = None;
+        self.shared_digest(range, with)
     }
 
     /// Takes into the items of a range what repair writes have brought. What the store has is what
@@ -242,7 +265,7 @@ impl Participant {
             stored.extend(newest.filter(is_compared));
         }
         let range = part.range_mut(number).ok_or(UnknownRange)?;
-        let _newer = range.items.take_in(stored, cut);
+        let _newer = range.take_in_items(stored, cut);
         Ok(())
     }
 
@@ -267,7 +290,7 @@ impl Participant {
         let decoded = difference.applied_to(mine);
         // All that this node keeps of these keys, shared with the other or not.
         let only_theirs = difference.only_theirs.iter().map(|item| item.key_hash);
-        let items = &self.range(range)?.items;
+        let items = self.range(range)?.items();
         let kept: BTreeMap<u64, Item> = items
             .find(only_theirs.collect())
             .map(|(_, item)| (item.key_hash, item))
@@ -290,7 +313,7 @@ impl Participant {
         range: RangeId,
         key_hashes: Vec<u64>,
     ) -> Result<Vec<Bytes>, UnknownRange> {
-        let found = self.range(range)?.items.find(key_hashes);
+        let found = self.range(range)?.items().find(key_hashes);
         Ok(found.map(|(key, _)| Bytes::copy_from_slice(key)).collect())
     }
 
@@ -358,9 +381,18 @@ impl Participant {
         part.range(number).ok_or(UnknownRange)
     }
 
+    fn shared_digest(
+        &mut self,
+        (session, number): RangeId,
+        with: NodeId,
+    ) -> Result<Digest, UnknownRange> {
+        let part = self.part(session).ok_or(UnknownRange)?;
+        part.digest_with(number, with).ok_or(UnknownRange)
+    }
+
     fn shared_items(&mut self, range: RangeId, with: NodeId) -> Result<Vec<Item>, UnknownRange> {
         let part = self.part(range.0).ok_or(UnknownRange)?;
-        let items = &part.range(range.1).ok_or(UnknownRange)?.items;
+        let items = part.range(range.1).ok_or(UnknownRange)?.items();
         let comparison = part.comparison();
         Ok(items.shared_with(&comparison, with).collect())
     }

@@ -36,7 +36,7 @@ impl Participant {
         peer: NodeId,
     ) -> Result<Vec<Offer>, UnknownRange> {
         let part = self.part(session).ok_or(UnknownRange)?;
-        let items = &part.range(number).ok_or(UnknownRange)?.items;
+        let items = part.range(number).ok_or(UnknownRange)?.items();
         let comparison = part.comparison();
         let announced = items.announced_to(&comparison, peer);
         let offers = announced.map(|(key, item, copies)| Offer {
@@ -66,7 +66,7 @@ impl Participant {
         let is_full = part.kind == RepairKind::Full;
         let key_hashes = offers.iter().map(key_hash_of);
         let scanned: BTreeMap<u64, Item> = range
-            .items
+            .items()
             .find(key_hashes.collect())
             .map(|(_, item)| (item.key_hash, item))
             .collect();

@@ -1,14 +1,14 @@
 //! Streaming: how a node sends a range to another one in runs, which are versions in the order of
-//! their keys, and how the other one takes them.
+//! their keys, and how the other one takes them. While a run is on its way, the next one is read.
 
+use super::prepared::{PreparedRun, ReadRun, StreamedKeys};
 use super::{Participant, RangeId, UnknownRange};
 use base::{Entry, EntryRef};
 use bytes::Bytes;
 use cluster::NodeId;
 use cluster::comparison::{Digest, Item};
-use cluster::repair::SessionId;
 use lsm::{Error, Scan};
-use peer::{HELD_MAX, Run, RunWriter};
+use peer::{HELD_MAX, RunWriter};
 use std::sync::Arc;
 
 /// A range is streamed if this node lacks so many items of it, or more. With
@@ -37,17 +37,6 @@ pub(in crate::session) enum Gap {
         /// a request.
         parts: Vec<StreamedKeys>,
     },
-}
-
-/// Which keys of a range are streamed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::session) struct StreamedKeys {
-    /// Those after this one; [`None`] from the beginning of the range on.
-    pub(in crate::session) after: Option<Bytes>,
-    /// Those up to this one, which is included; [`None`] up to the end of the range.
-    pub(in crate::session) until: Option<Bytes>,
-    /// Short hashes of the items that the asking node has of them. They are left out.
-    pub(in crate::session) held: Vec<u32>,
 }
 
 /// What taking a run has brought.
@@ -79,8 +68,7 @@ impl Participant {
         theirs: Digest,
     ) -> Result<Gap, UnknownRange> {
         self.take_in_written(range)?;
-        let items = self.shared_items(range, with)?;
-        let mine: Digest = items.iter().copied().collect();
+        let mine = self.shared_digest(range, with)?;
         if mine == theirs {
             return Ok(Gap::None);
         }
@@ -103,7 +91,7 @@ impl Participant {
         let comparison = part.comparison();
         let (mut parts, mut last) = (Vec::new(), StreamedKeys::default());
         let mut before: Option<&[u8]> = None;
-        for (key, item) in range.items.shared_keys(&comparison, with, &range.start) {
+        for (key, item) in range.items().shared_keys(&comparison, with, &range.start) {
             if last.held.len() == HELD_AT_A_TIME {
                 let end = before.map(Bytes::copy_from_slice);
                 last.until.clone_from(&end);
@@ -128,15 +116,46 @@ impl Participant {
     /// [`UnknownRange`]; within, that of the store.
     pub(in crate::session) fn run(
         &mut self,
-        (session, number): RangeId,
+        range: RangeId,
+        asker: NodeId,
+        keys: &StreamedKeys,
+    ) -> Result<Result<ReadRun, Error>, UnknownRange> {
+        let part = self.part(range.0).ok_or(UnknownRange)?;
+        let prepared = part.prepared.take();
+        match prepared.and_then(|prepared| prepared.for_request(range.1, asker, keys)) {
+            Some(read) => Ok(Ok(read)),
+            None => self.read_run(range, asker, keys),
+        }
+    }
+
+    /// Reads the run that is asked for next, about. One that cannot be read is read once more when
+    /// it is asked for, which tells why.
+    pub(in crate::session) fn prepare_run(
+        &mut self,
+        range: RangeId,
         asker: NodeId,
         keys: StreamedKeys,
-    ) -> Result<Result<Run, Error>, UnknownRange> {
-        let StreamedKeys {
-            after,
-            until,
-            mut held,
-        } = keys;
+    ) {
+        if let Ok(Ok(read)) = self.read_run(range, asker, &keys)
+            && let Some(part) = self.part(range.0)
+        {
+            part.prepared = Some(PreparedRun {
+                range: range.1,
+                asker,
+                keys,
+                read,
+            });
+        }
+    }
+
+    fn read_run(
+        &mut self,
+        (session, number): RangeId,
+        asker: NodeId,
+        keys: &StreamedKeys,
+    ) -> Result<Result<ReadRun, Error>, UnknownRange> {
+        let StreamedKeys { after, until, held } = keys;
+        let mut held = held.clone();
         held.sort_unstable();
         let (engine, is_certain) = (self.environment.engine.clone(), self.is_certain());
         let part = self.part(session).ok_or(UnknownRange)?;
@@ -144,7 +163,7 @@ impl Participant {
         let bounds = bounds.ok_or(UnknownRange)?;
         let position = part.position_permille();
         let range = part.range(number).ok_or(UnknownRange)?;
-        let from = match &after {
+        let from = match after {
             Some(after) => [after, &[0][..]].concat(),
             None => range.start.to_vec(),
         };
@@ -154,19 +173,26 @@ impl Participant {
             .for_comparison(least);
         let mut store = ByKey::new(scan.with_read_ahead(&part.sent_ahead));
         let comparison = part.comparison();
-        let mut writer = RunWriter::default();
+        let (mut writer, mut last) = (RunWriter::default(), None);
         let is_sent = |entry: &EntryRef<'_>| {
             RunWriter::carries(*entry) && is_certain(entry.key(), entry.timestamp())
         };
-        for (key, item) in range.items.shared_keys(&comparison, asker, &from) {
+        for (key, item) in range.items().shared_keys(&comparison, asker, &from) {
             if until.as_ref().is_some_and(|until| key > &until[..]) {
                 break;
             }
-            if held.binary_search(&item.short_hash()).is_ok() {
+            if !held.is_empty() && held.binary_search(&item.short_hash()).is_ok() {
                 continue;
             }
             if !writer.has_room() {
-                return Ok(Ok(writer.finish(false, position)));
+                let next = StreamedKeys {
+                    after: last.map(Bytes::copy_from_slice),
+                    ..keys.clone()
+                };
+                return Ok(Ok(ReadRun {
+                    run: writer.finish(false, position),
+                    next: Some(next),
+                }));
             }
             let stored = match store.seek(key) {
                 Ok(stored) => stored,
@@ -176,9 +202,13 @@ impl Participant {
             // From the block of a table straight into the run.
             if let Some(newest) = streamed.or(stored).filter(is_sent) {
                 writer.push(newest);
+                last = Some(key);
             }
         }
-        Ok(Ok(writer.finish(true, position)))
+        Ok(Ok(ReadRun {
+            run: writer.finish(true, position),
+            next: None,
+        }))
     }
 
     /// Takes the versions of a run that was asked for with these keys.
@@ -218,22 +248,6 @@ impl Participant {
             bytes,
             has_room: range.streamed_bytes < streamed_bytes_max,
         })
-    }
-
-    /// Writes into tables what waits for that. A session whose tables cannot be written
-    /// is left: its coordinator finds that this node does not know it any more.
-    ///
-    /// # Errors
-    /// As those of an ingest.
-    pub(in crate::session) fn push_streamed(&mut self, session: SessionId) -> Result<(), Error> {
-        let pushed = match self.part(session) {
-            Some(part) => part.ingest.push(),
-            None => Ok(()),
-        };
-        if pushed.is_err() {
-            self.leave(session);
-        }
-        pushed
     }
 }
 

@@ -1,22 +1,23 @@
 //! What a node keeps of one session.
 
-use super::stream_ingest::StreamIngest;
+use super::prepared::PreparedRun;
+use super::stream_ingest::{StreamIngest, Streamed};
 use crate::RepairSizes;
+use crate::session::progress::StoreRead;
 use base::{Entry, EntryRef, Kind, Timestamp};
 use bytes::Bytes;
 use cluster::comparison::{
-    Comparison, Incarnation, KeyBounds, RangeItems, RangeSummary, RepairKind,
+    Comparison, Digest, Incarnation, KeyBounds, RangeItems, RangeSummary, RepairKind,
 };
 use cluster::repair::is_absent;
 use cluster::{Layout, NodeId};
 use lsm::{DamageMark, Engine, Error, Scan, ScanAhead};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The ranges of a session whose items are kept: the one that is reconciled, and
-/// the next.
-const RANGES_KEPT: usize = 2;
+/// How often a session looks how far it has come in the bytes of the store.
+const READ_SEEN_EVERY: Duration = Duration::from_millis(500);
 
 pub(in crate::session) struct SessionPart {
     pub(super) kind: RepairKind,
@@ -53,14 +54,14 @@ pub(in crate::session) struct SessionPart {
     pub(super) sent_ahead: ScanAhead,
     /// Where the next range begins.
     next_start: Bytes,
-    /// The last ranges.
-    ranges: VecDeque<Range>,
-    /// What other nodes have streamed.
-    pub(super) ingest: StreamIngest,
-    /// The keys that were scanned.
-    keys_scanned: u64,
-    /// The versions that the store held when the session began.
-    versions: u64,
+    /// The range that is compared. The one before is over: who asks for it is too late.
+    range: Option<Range>,
+    /// The run that a node asks for next, about.
+    pub(super) prepared: Option<PreparedRun>,
+    /// Where what other nodes have streamed goes.
+    pub(super) ingest: Arc<StreamIngest>,
+    /// How far it has come, and when that was seen, on the monotonic clock.
+    read: Option<(Duration, StoreRead)>,
     /// When the coordinator or a peer last asked for something, on the monotonic clock.
     pub(super) last_asked: Duration,
 }
@@ -109,7 +110,10 @@ pub(super) struct Range {
     /// Where it ends; [`None`] for the end of the key space.
     pub(super) end: Option<Bytes>,
     /// What this node keeps of it, and what it has streamed.
-    pub(super) items: RangeItems,
+    items: RangeItems,
+    /// By node ID: the digests of the items that are shared with each node, as long as no other item
+    /// is taken in.
+    digests: Vec<Option<Digest>>,
     /// What other nodes have streamed of it, in the order of the keys: no version
     /// of it is in the store yet.
     pub(super) streamed: Vec<Entry>,
@@ -129,13 +133,12 @@ pub(super) enum Position {
 }
 
 impl SessionPart {
-    /// A session that compares nothing yet, in a store that holds so many `versions`.
+    /// A session that compares nothing yet.
     pub(super) fn new(
         kind: RepairKind,
         layout: Arc<Layout>,
         incarnation: Incarnation,
-        ingest: StreamIngest,
-        versions: u64,
+        ingest: Arc<StreamIngest>,
         now: Duration,
     ) -> Self {
         Self {
@@ -156,10 +159,10 @@ impl SessionPart {
             scanned_ahead: ScanAhead::default(),
             sent_ahead: ScanAhead::default(),
             next_start: Bytes::new(),
-            ranges: VecDeque::new(),
+            range: None,
+            prepared: None,
             ingest,
-            keys_scanned: 0,
-            versions,
+            read: None,
             last_asked: now,
         }
     }
@@ -200,12 +203,28 @@ impl SessionPart {
         }
     }
 
-    /// What the coordinator hears about a range, if it is one of the last.
+    /// What the coordinator hears about a range, if it is the one that is compared.
     pub(super) fn summary(&mut self, number: u32) -> Option<RangeSummary> {
         let comparison = self.comparison();
         let summary = self.range(number)?.items.summary(&comparison);
         self.reach = self.reach.max(summary.reach);
+        self.range_mut(number)?.digests = summary.digests.iter().copied().map(Some).collect();
         Some(summary)
+    }
+
+    /// The digest of what is shared with another node in a range.
+    pub(super) fn digest_with(&mut self, number: u32, node: NodeId) -> Option<Digest> {
+        let range = self.range(number)?;
+        if let Some(Some(known)) = range.digests.get(node.index()) {
+            return Some(*known);
+        }
+        let comparison = self.comparison();
+        let digest = range.items.shared_with(&comparison, node).collect();
+        let digests = &mut self.range_mut(number)?.digests;
+        if let Some(known) = digests.get_mut(node.index()) {
+            *known = Some(digest);
+        }
+        Some(digest)
     }
 
     /// Whether the session has shown this node its whole store.
@@ -279,7 +298,6 @@ impl SessionPart {
             self.ahead.push(entry, self.cut);
         }
         self.ahead_bytes += entry.data_bytes();
-        self.keys_scanned += 1;
     }
 
     /// Whether other nodes may have dropped a version. The cut alone does not say that a
@@ -291,9 +309,9 @@ impl SessionPart {
         is_absent(entry.timestamp(), is_dead, self.gc_threshold)
     }
 
-    /// Ends the next range, unless the scan has not come so far; returns whether it has.
-    /// What was streamed of the range before the last one waits in `ingest` from then on.
-    pub(super) fn end_range(&mut self, number: u32, end: Option<&[u8]>) -> bool {
+    /// Ends the next range, unless the scan has not come so far. Gives what was streamed of the range
+    /// before, which is over.
+    pub(super) fn end_range(&mut self, number: u32, end: Option<&[u8]>) -> Option<Streamed> {
         // The coordinator ends a range where the node that has come least far is.
         let is_scanned = match (&self.position, end) {
             (Position::End, _) => true,
@@ -301,8 +319,9 @@ impl SessionPart {
             (Position::At(reached), Some(end)) => end <= reached,
         };
         if !is_scanned {
-            return false;
+            return None;
         }
+        let streamed = self.take_streamed();
         let before = self.ahead.len();
         let items = self.ahead.take_below(end);
         let rest = self.ahead.len();
@@ -310,55 +329,60 @@ impl SessionPart {
         let end = end.map(Bytes::copy_from_slice);
         let next_start = end.clone().unwrap_or_default();
         let start = std::mem::replace(&mut self.next_start, next_start);
-        if self.ranges.len() == RANGES_KEPT
-            && let Some(left) = self.ranges.pop_front()
-        {
-            self.ingest.add(left.streamed);
-        }
-        self.ranges.push_back(Range {
+        self.range = Some(Range {
             number,
             start,
             end,
             items,
+            digests: Vec::new(),
             streamed: Vec::new(),
             streamed_bytes: 0,
             differing: BTreeSet::new(),
         });
-        true
+        Some(streamed)
     }
 
-    /// The range of this number, if it is one of the last.
+    /// The range of this number, if it is the one that is compared.
     pub(super) fn range(&self, number: u32) -> Option<&Range> {
-        let mut ranges = self.ranges.iter();
-        ranges.find(|range| range.number == number)
+        let range = self.range.as_ref();
+        range.filter(|range| range.number == number)
     }
 
     /// As [`SessionPart::range`], to take something in.
     pub(super) fn range_mut(&mut self, number: u32) -> Option<&mut Range> {
-        let mut ranges = self.ranges.iter_mut();
-        ranges.find(|range| range.number == number)
+        let range = self.range.as_mut();
+        range.filter(|range| range.number == number)
     }
 
-    /// Makes all that other nodes have streamed part of the store, durably.
-    ///
-    /// # Errors
-    /// See [`StreamIngest::commit`].
-    pub(super) fn commit_streamed(&mut self) -> Result<(), Error> {
-        for range in &mut self.ranges {
-            self.ingest.add(std::mem::take(&mut range.streamed));
+    /// Takes what other nodes have streamed of the range, which is over.
+    pub(super) fn take_streamed(&mut self) -> Streamed {
+        self.prepared = None;
+        let range = self.range.take();
+        Streamed {
+            entries: range.map_or_else(Vec::new, |range| range.streamed),
+            ingest: Arc::clone(&self.ingest),
         }
-        self.ingest.commit()
     }
 
-    /// How much of the store was scanned, about, in thousandths.
+    /// How far the session has come in the bytes of the store. It is looked at now and then, because
+    /// that looks at each table.
+    pub(super) fn read(&mut self, engine: &Engine, now: Duration) -> StoreRead {
+        if let Some((seen, read)) = self.read
+            && now.saturating_sub(seen) < READ_SEEN_EVERY
+        {
+            return read;
+        }
+        let (bytes, of_bytes) = engine.table_bytes_below(&self.next_start);
+        let read = StoreRead { bytes, of_bytes };
+        self.read = Some((now, read));
+        read
+    }
+
+    /// How far the session has come, about, in thousandths.
     pub(super) fn position_permille(&self) -> u16 {
         match &self.position {
             Position::End => 1000,
-            // The store may have grown meanwhile.
-            Position::At(_) => {
-                let permille = self.keys_scanned * 1000 / self.versions.max(1);
-                permille.min(999) as u16
-            }
+            Position::At(_) => self.read.map_or(0, |(_, read)| read.permille()),
         }
     }
 }
@@ -385,7 +409,7 @@ impl Range {
     /// Takes in versions that another node has streamed, in the order of their
     /// keys. Gives the number of those that this node lacked, and their bytes.
     pub(super) fn take_in(&mut self, entries: Vec<Entry>, cut: Timestamp) -> (u64, u64) {
-        let taken = self.items.take_in(entries, cut);
+        let taken = self.take_in_items(entries, cut);
         let keys = taken.len() as u64;
         let bytes: usize = taken.iter().map(Entry::data_bytes).sum();
         self.streamed_bytes += bytes;
@@ -398,6 +422,21 @@ impl Range {
             self.sort_streamed();
         }
         (keys, bytes as u64)
+    }
+
+    /// What this node keeps of it, and what it has streamed.
+    pub(super) fn items(&self) -> &RangeItems {
+        &self.items
+    }
+
+    /// Takes the items in of versions, in the order of their keys. Gives those that are newer than
+    /// what was known.
+    pub(super) fn take_in_items(&mut self, entries: Vec<Entry>, cut: Timestamp) -> Vec<Entry> {
+        let taken = self.items.take_in(entries, cut);
+        if !taken.is_empty() {
+            self.digests.fill(None);
+        }
+        taken
     }
 
     /// Another node has sent some of the range before. Of two versions of a key the one

@@ -5,7 +5,7 @@
 mod tests;
 
 use super::checkpoint::{Checkpoint, LastEqual, RepairFile};
-use super::rebuild::{Rebuild, RebuildProgress};
+use super::progress::{Rebuild, RebuildProgress, SessionProgress, StoreRead, Way};
 use base::Clock;
 use cluster::comparison::{Incarnation, RepairKind};
 use cluster::repair::{Facts, SESSION_IDLE_MAX, SessionId, Token};
@@ -50,6 +50,8 @@ pub struct RunningSession {
     pub began_unix_ms: u64,
     /// The ranges that this node has compared.
     pub ranges: u64,
+    /// How far a full session has come through the store of this node; [`None`] while it rebuilds that.
+    pub progress: Option<SessionProgress>,
 }
 
 /// The sessions of a kind that have ended.
@@ -127,6 +129,8 @@ struct RecordState {
 struct KnownSession {
     session: SessionId,
     shown: RunningSession,
+    /// From the first range on that this node has compared.
+    way: Option<Way>,
     /// On the monotonic clock.
     began: Duration,
     /// When its coordinator last asked for something, on the monotonic clock.
@@ -181,7 +185,9 @@ impl Record {
                 kind: session.kind(),
                 began_unix_ms: self.clock.unix_ms(),
                 ranges: 0,
+                progress: None,
             },
+            way: None,
             began: now,
             last_asked: now,
         });
@@ -198,7 +204,7 @@ impl Record {
     }
 
     /// This node has made its digests of a range of a session.
-    pub(super) fn range_compared(&self, session: SessionId) {
+    pub(super) fn range_compared(&self, session: SessionId, read: StoreRead) {
         let now = self.clock.monotonic();
         let mut state = lock(&self.state);
         state.counts.ranges_compared += 1;
@@ -206,6 +212,10 @@ impl Record {
         if let Some(known) = running.find(|known| known.session == session) {
             known.shown.ranges += 1;
             known.last_asked = now;
+            match &mut known.way {
+                Some(way) => way.goes_on(now, read),
+                None => known.way = Some(Way::begins_at(now, read)),
+            }
         }
     }
 
@@ -357,9 +367,19 @@ impl Record {
         let (streamed_keys_received, streamed_bytes_received) = rebuild.totals();
         let now = self.clock.monotonic();
         let state = lock(&self.state);
+        let rebuild = rebuild.progress();
         let running = state.running.iter().filter(|known| !known.is_silent(now));
+        let shown = |known: &KnownSession| {
+            // An incremental session passes over most of what it comes past, and one that rebuilds
+            // a store goes on while that is empty.
+            let is_way = known.shown.kind == RepairKind::Full && rebuild.is_none();
+            RunningSession {
+                progress: known.way.filter(|_| is_way).and_then(|way| way.progress()),
+                ..known.shown
+            }
+        };
         RepairStatus {
-            running: running.map(|known| known.shown).collect(),
+            running: running.map(shown).collect(),
             ended: state.ended,
             last_equal: state.last_equal.clone(),
             single_copies: state.single_copies.clone(),
@@ -368,7 +388,7 @@ impl Record {
                 streamed_bytes_received,
                 ..state.counts
             },
-            rebuild: rebuild.progress(),
+            rebuild,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{EndedSessions, GIVING_WAY, LastEqual, Record, RepairCounts, RunningSession};
 use crate::session::checkpoint::RepairFile;
-use crate::session::rebuild::Rebuild;
+use crate::session::progress::{Rebuild, StoreRead};
 use base::{Clock, ManualClock};
 use cluster::comparison::{Incarnation, RepairKind};
 use cluster::repair::{Facts, SESSION_IDLE_MAX, SessionId, Token};
@@ -49,12 +49,13 @@ fn node(number: u8) -> NodeId {
 fn a_session_runs_from_its_beginning_to_its_end() {
     let (clock, record) = record();
     record.began(full(7));
-    record.range_compared(full(7));
-    record.range_compared(full(7));
+    record.range_compared(full(7), StoreRead::default());
+    record.range_compared(full(7), StoreRead::default());
     let running = RunningSession {
         kind: RepairKind::Full,
         began_unix_ms: START_UNIX_MS,
         ranges: 2,
+        progress: None,
     };
     assert_eq!(record.status(&nothing()).running, [running]);
     clock.advance(Duration::from_secs(3));
@@ -104,7 +105,7 @@ fn a_session_whose_coordinator_is_silent_is_not_shown_as_running() {
     let (clock, record) = record();
     record.began(incremental(1));
     clock.advance(SESSION_IDLE_MAX / 2);
-    record.range_compared(incremental(1));
+    record.range_compared(incremental(1), StoreRead::default());
     clock.advance(SESSION_IDLE_MAX / 2);
     assert_eq!(record.status(&nothing()).running.len(), 1);
     clock.advance(SESSION_IDLE_MAX / 2);
@@ -228,14 +229,14 @@ fn a_full_session_is_under_way_until_it_ends_or_its_coordinator_is_silent() {
     for _ in 0..3 {
         clock.advance(SESSION_IDLE_MAX / 2);
         assert!(record.is_other_full_running());
-        record.range_compared(full(2));
+        record.range_compared(full(2), StoreRead::default());
     }
     clock.advance(SESSION_IDLE_MAX);
     assert!(
         !record.is_other_full_running(),
         "its coordinator may be gone"
     );
-    record.range_compared(full(2));
+    record.range_compared(full(2), StoreRead::default());
     assert!(record.is_other_full_running());
     record.ended(full(2), &[], &[]);
     assert!(!record.is_other_full_running());

@@ -3,6 +3,7 @@
 mod backups;
 mod conditional;
 mod expiry;
+mod interrupted_repairs;
 mod key_turns;
 mod member_changes;
 mod moved_data;

@@ -1,7 +1,7 @@
 //! What sessions move in a change of the members, on stores in memory.
 
 use super::runs::TestNode;
-use super::{STORE, agreed, engine_on, full, part_environment, reach};
+use super::{STORE, agreed, commit, engine_on, full, part_environment, reach};
 use crate::RepairSizes;
 use crate::session::part::{Agreed, Gap, PartEnvironment, Participant, RangeId, StreamedKeys};
 use base::{Entry, Expiry, Timestamp};
@@ -101,7 +101,7 @@ fn exchange(
     if let Gap::Large { parts } = gaining.own.gap(range, from, theirs).unwrap() {
         for mut keys in parts {
             loop {
-                let run = other.own.run(range, to, keys.clone()).unwrap().unwrap();
+                let run = other.own.run(range, to, &keys).unwrap().unwrap().run;
                 let entries = run.entries().unwrap();
                 sent += entries.iter().map(Entry::data_bytes).sum::<usize>();
                 let last = entries.last().map(|last| last.key().to_vec().into());
@@ -163,15 +163,13 @@ fn move_data([before, list]: &[MemberList; 2], entries: &[Entry]) -> [usize; 2] 
             .map(|node| reach(&mut node.own, SESSION, &start));
         let end = ends.flatten().min();
         for node in nodes.values_mut() {
-            node.own.digest(SESSION, number, end.as_deref()).unwrap();
+            let digested = node.own.digest(SESSION, number, end.as_deref()).unwrap();
+            digested.streamed.write().unwrap();
         }
         for to in &gaining {
             for from in before.voters().iter().filter(|from| from != to) {
                 sent += exchange(&mut nodes, [from, *to], (SESSION, number));
             }
-        }
-        for node in nodes.values_mut() {
-            node.own.push_streamed(SESSION).unwrap();
         }
         match end {
             Some(end) => start = end,
@@ -179,7 +177,7 @@ fn move_data([before, list]: &[MemberList; 2], entries: &[Entry]) -> [usize; 2] 
         }
     }
     for node in nodes.values_mut() {
-        node.own.commit(SESSION).unwrap().unwrap();
+        commit(&mut node.own, SESSION).unwrap();
         let id = node.number;
         let is_kept = |entry: &&Entry| union.is_replica(id, entry.key(), entry.copies());
         let kept: Vec<Entry> = entries.iter().filter(is_kept).cloned().collect();
@@ -229,9 +227,9 @@ fn a_node_takes_no_part_in_a_session_of_another_list_and_leaves_one() {
     };
     assert!(!begin(&mut participant, &list));
     assert!(begin(&mut participant, &before));
-    assert!(participant.commit(SESSION).is_ok());
+    assert!(commit(&mut participant, SESSION).is_ok());
     layouts.put_in_force(Arc::new(Layout::of(&list, own).unwrap()));
-    assert!(participant.commit(SESSION).is_err());
+    assert!(commit(&mut participant, SESSION).is_err());
     assert_eq!(participant.sessions().count(), 0);
     assert!(begin(&mut participant, &list));
     layouts.put_in_force(Arc::new(Layout::of(&before, own).unwrap()));

@@ -1,5 +1,6 @@
 //! How far the rebuild of this node's store has come.
 
+use super::{rate, time_left};
 use base::Clock;
 use cluster::repair::{SESSION_IDLE_MAX, SessionId};
 use profile::lock;
@@ -13,15 +14,17 @@ pub struct RebuildProgress {
     pub received_bytes: u64,
     /// The keys that they belong to.
     pub received_keys: u64,
-    /// How far the session has come, about, in thousandths of what the sender keeps.
+    /// How far the session has come, about, in thousandths of the bytes that the sender keeps.
     pub position_permille: u16,
+    /// How many of the bytes came in a second; [`None`] as long as that cannot be told.
+    pub bytes_per_second: Option<u64>,
     /// How long the session still takes, about, if it goes on as fast as so far; [`None`]
     /// as long as that cannot be told.
     pub time_left: Option<Duration>,
 }
 
 /// Follows what sessions stream. A node's runtimes share it.
-pub(super) struct Rebuild {
+pub(in crate::session) struct Rebuild {
     clock: Arc<dyn Clock>,
     state: Mutex<RebuildState>,
 }
@@ -48,7 +51,7 @@ struct Current {
 
 impl Rebuild {
     /// Nothing has arrived yet.
-    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+    pub(in crate::session) fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
             state: Mutex::default(),
@@ -56,7 +59,7 @@ impl Rebuild {
     }
 
     /// A run has brought versions of `keys` that this node lacked.
-    pub(super) fn received(
+    pub(in crate::session) fn received(
         &self,
         session: SessionId,
         keys: u64,
@@ -92,19 +95,19 @@ impl Rebuild {
     }
 
     /// A session is over.
-    pub(super) fn ended(&self, session: SessionId) {
+    pub(in crate::session) fn ended(&self, session: SessionId) {
         let mut state = lock(&self.state);
         state.current.take_if(|current| current.session == session);
     }
 
     /// All that was streamed since this node started: keys, and bytes.
-    pub(super) fn totals(&self) -> (u64, u64) {
+    pub(in crate::session) fn totals(&self) -> (u64, u64) {
         let state = lock(&self.state);
         (state.received_keys, state.received_bytes)
     }
 
     /// What the running session has streamed; [`None`] if nothing, or if there is none.
-    pub(super) fn progress(&self) -> Option<RebuildProgress> {
+    pub(in crate::session) fn progress(&self) -> Option<RebuildProgress> {
         let now = self.clock.monotonic();
         let state = lock(&self.state);
         let current = state.current.as_ref()?;
@@ -116,11 +119,12 @@ impl Rebuild {
             .saturating_sub(current.began_permille);
         let left = 1000_u16.saturating_sub(current.position_permille);
         let took = current.last_received.saturating_sub(current.began);
-        let time_left = (came > 0).then(|| took * u32::from(left) / u32::from(came));
+        let time_left = time_left(came.into(), left.into(), took);
         Some(RebuildProgress {
             received_bytes: current.received_bytes,
             received_keys: current.received_keys,
             position_permille: current.position_permille,
+            bytes_per_second: rate(current.received_bytes, took),
             time_left,
         })
     }
@@ -145,6 +149,7 @@ mod tests {
             received_bytes: 1_500,
             received_keys: 15,
             position_permille: 600,
+            bytes_per_second: Some(150),
             time_left: Some(Duration::from_secs(40)),
         };
         assert_eq!(rebuild.progress(), Some(expected));

@@ -1,8 +1,11 @@
-//! How a node serves the repair writes of other nodes, and the requests of sessions.
+//! How a node serves the repair writes of other nodes, and the requests of sessions. `ahead`: what
+//! it does beside them.
 
-use super::part::{
-    Advance, Agreed, Known, Participant, RangeId, StreamedKeys, UnknownRange, report_unreadable,
-};
+mod ahead;
+#[cfg(test)]
+mod ahead_tests;
+
+use super::part::{Advance, Agreed, Known, RangeId, StreamedKeys, UnknownRange, report_unreadable};
 use super::worker::RepairWorker;
 use base::{Entry, Timestamp};
 use bytes::Bytes;
@@ -308,17 +311,8 @@ impl RepairWorker {
         }
         loop {
             let (start, sessions) = (start.clone(), Arc::clone(&self.sessions));
-            let advance = self.in_background(move |own| {
-                let store_side = &sessions.environment.store_side;
-                let before = || match session {
-                    SessionId::Full(_) => store_side.scan_begins(),
-                    SessionId::Incremental(_) => Ok(()),
-                };
-                let advanced = own.advance(session, &start, before)?;
-                sessions.name_keys_ahead(own, session);
-                Ok(advanced)
-            });
-            match advance.await {
+            let step = self.in_background(move |own| sessions.scan_step(own, session, &start));
+            match step.await {
                 Some(Ok(Advance::GoOn)) => {}
                 Some(Ok(Advance::Reached(end))) => return Ok(RepairAnswer::Advanced(end)),
                 Some(Ok(Advance::Unknown)) | None => return Err(self.refusal()),
@@ -331,10 +325,7 @@ impl RepairWorker {
     }
 
     async fn digest(&self, (session, range): RangeId, end: Option<Bytes>) -> Answered {
-        let digest = self.in_background(move |own| own.digest(session, range, end.as_deref()));
-        let summary = self.known(digest.await)?;
-        self.sessions.record.range_compared(session);
-        self.push_streamed(session);
+        let summary = self.known(self.sessions.digest((session, range), end).await)?;
         Ok(RepairAnswer::Digests {
             non_owned: summary.non_owned,
             announces: summary.announces,
@@ -343,21 +334,13 @@ impl RepairWorker {
         })
     }
 
-    /// Makes durable what a session has streamed, and whatever else the store has committed. Refuses
-    /// if this node takes no part in the session: after a restart it may have lost what the session
-    /// has brought since the last checkpoint.
+    /// Makes durable what a session has brought. Refuses if this node takes no part in it.
     async fn commit_streamed(&self, session: SessionId) -> Result<(), RepairAnswer> {
-        let engine = self.sessions.environment.engine.clone();
-        // The store's side syncs once more, in a job for which requests wait: little is left then.
-        let commit = move |own: &mut Participant| {
-            let committed = own.commit(session)?;
-            Ok(committed.and_then(|()| engine.sync()))
-        };
-        self.known(self.in_background(commit).await)?
-            .map_err(|error| {
-                tracing::error!(%error, "cannot store what a repair has streamed");
-                self.refusal()
-            })
+        if self.sessions.commit_streamed(session).await {
+            Ok(())
+        } else {
+            Err(self.refusal())
+        }
     }
 
     async fn sync(&self, session: SessionId) -> Answered {

@@ -62,6 +62,9 @@ pub struct Options {
     /// The share of absent keys that a table's Bloom filter admits, between 0 and 1;
     /// `None` for no filter.
     pub filter_false_positive_rate: Option<f64>,
+    /// Whether the tables that compactions write to the last level have filters, too. These are
+    /// nine tenths of all filters, and only a read of an absent key gains from them.
+    pub last_level_filters: bool,
     /// Whether tables are compacted in the background.
     pub compaction: bool,
     /// How many compactions may run at a time, each on a job class of its own: 1 to 4
@@ -102,6 +105,7 @@ impl Default for Options {
             block_bytes: 4 << 10,
             compression: Compression::Lz4,
             filter_false_positive_rate: Some(0.01),
+            last_level_filters: true,
             compaction: true,
             compactions_max: 1,
             compaction_bytes_per_second: 64 << 20,

@@ -160,6 +160,9 @@ pub(crate) struct ServeOptions {
     /// The false-positive rate of the tables' Bloom filters, between 0 and 1; none for no filters
     #[arg(long, value_name = "SHARE", help_heading = "Store", default_value_t = FilterOption(defaults().node.filter_false_positive_rate))]
     pub(crate) filter: FilterOption,
+    /// Whether the tables of the last level, nine tenths of a large store, have filters, too: off saves disk space and reads of keys that are there, on saves reads of keys that are not
+    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Store", num_args = 0..=1, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().node.last_level_filters))]
+    pub(crate) last_level_filters: Switch,
     /// Whether tables are merged in the background
     #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Store", num_args = 0..=1, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().node.compaction))]
     pub(crate) compaction: Switch,
@@ -344,6 +347,7 @@ impl ServeOptions {
         config.node.durability = self.durability.0;
         config.node.compression = self.compression.into();
         config.node.filter_false_positive_rate = self.filter.0;
+        config.node.last_level_filters = self.last_level_filters == Switch::On;
         config.node.compaction = self.compaction == Switch::On;
         set_if_given(&mut config.node.compactions_max, self.compactions_max);
         config.node.compaction_bytes_per_second = self.compaction_bytes_per_second.0;

@@ -68,6 +68,12 @@ impl TableWriter {
         }
     }
 
+    /// Leaves the filter out.
+    pub(crate) fn without_filter(mut self) -> Self {
+        self.filter_rate = None;
+        self
+    }
+
     /// Lets the index miss the timestamps so far of the current block.
     #[cfg(test)]
     pub(super) fn forget_timestamps(&mut self) {

@@ -35,6 +35,42 @@ fn a_miss_reads_no_data_block_except_for_a_false_positive() {
 }
 
 #[test]
+fn without_filters_on_the_last_level_its_tables_are_read_without_one() {
+    let mut world = World::new();
+    world.options.last_level_filters = false;
+    let engine = world.open();
+    for number in 0..100 {
+        let key = format!("{:03}", number * 2);
+        engine.write(put(&key, number + 1, "old")).unwrap();
+    }
+    engine.compact().unwrap();
+    let misses = || {
+        let before = engine.statistics();
+        for number in 0..99 {
+            assert_eq!(read(&engine, &format!("{:03}", number * 2 + 1)), None);
+        }
+        let after = engine.statistics();
+        let blocks = after.data_blocks_fetched - before.data_blocks_fetched;
+        (after.filter_negatives - before.filter_negatives, blocks)
+    };
+    assert_eq!(
+        misses(),
+        (0, 99),
+        "all that was merged lies on the last level"
+    );
+    for number in [0, 99] {
+        let key = format!("{:03}", number * 2);
+        engine.write(put(&key, number + 1_000, "new")).unwrap();
+    }
+    engine.flush().unwrap();
+    let (negatives, _) = misses();
+    assert!(
+        negatives > 90,
+        "a table of level 0 has a filter: {negatives}"
+    );
+}
+
+#[test]
 fn tables_that_cannot_hold_a_newer_version_are_not_read() {
     let mut world = World::new();
     world.options.compaction = false;

@@ -58,6 +58,8 @@ pub struct NodeConfig {
     /// The share of absent keys for which the filter of a table wrongly says that the
     /// table may have them; `None` for no filters. Default: 0.01.
     pub filter_false_positive_rate: Option<f64>,
+    /// Whether tables of the last level have filters, too. Default: yes.
+    pub last_level_filters: bool,
     /// How data blocks are compressed. Default: LZ4.
     pub compression: Compression,
     /// Whether tables are compacted in the background. Default: yes.
@@ -154,6 +156,7 @@ impl NodeConfig {
             value_bytes_max: 16 << 20,
             timeout: Duration::from_secs(1),
             filter_false_positive_rate: Some(0.01),
+            last_level_filters: true,
             compression: Compression::Lz4,
             compaction: true,
             compactions_max: 1,
@@ -235,6 +238,7 @@ impl NodeConfig {
             cache_bytes: memory.cache_bytes,
             compression: self.compression,
             filter_false_positive_rate: self.filter_false_positive_rate,
+            last_level_filters: self.last_level_filters,
             compaction: self.compaction,
             compactions_max: self.compactions_max,
             compaction_bytes_per_second: self.compaction_bytes_per_second,

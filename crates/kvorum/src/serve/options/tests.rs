@@ -77,6 +77,7 @@ fn every_option_reaches_the_node() {
         ("--durability", "os"),
         ("--compression", "none"),
         ("--filter", "none"),
+        ("--last-level-filters", "off"),
         ("--compaction", "off"),
         ("--compactions-max", other_compactions),
         ("--compaction-bytes-per-second", "1MiB"),

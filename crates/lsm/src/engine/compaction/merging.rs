@@ -279,7 +279,10 @@ impl Compaction {
             }
             let output = match &mut self.output {
                 Some(output) => output,
-                None => self.output.insert(core.tables.files().create_direct()?),
+                None => {
+                    let output = core.tables.files().create_on(self.pick.output_level)?;
+                    self.output.insert(output)
+                }
             };
             // Straight from the block that was read to the one that is built.
             let record = self.records.record();

@@ -3,7 +3,7 @@
 use crate::cache::BlockCache;
 use crate::disk::{Disk, DiskFile};
 use crate::error::Error;
-use crate::manifest::SetAsidePart;
+use crate::manifest::{LEVELS, SetAsidePart};
 use crate::options::{Environment, NonOwned, Options};
 use crate::record::{RecordCursor, RecordRef};
 use crate::table::{Table, TableSettings, TableWriter};
@@ -19,6 +19,7 @@ pub(crate) struct TableFiles {
     folder: PathBuf,
     cache: Arc<BlockCache>,
     settings: TableSettings,
+    last_level_filters: bool,
     non_owned: Option<NonOwned>,
     /// The number of the next table.
     next: AtomicU64,
@@ -71,6 +72,7 @@ impl TableFiles {
             folder: environment.folder.clone(),
             cache,
             settings: TableSettings::from(options),
+            last_level_filters: options.last_level_filters,
             non_owned: environment.non_owned.clone(),
             next: AtomicU64::new(next.0),
         }
@@ -117,6 +119,18 @@ impl TableFiles {
             non_owned: self.non_owned.clone(),
             is_recent,
         })
+    }
+
+    /// The same, for a table of this level.
+    ///
+    /// # Errors
+    /// As [`TableFiles::create_direct`].
+    pub(crate) fn create_on(&self, level: usize) -> Result<TableOutput, Error> {
+        let mut output = self.create_direct()?;
+        if level == LEVELS - 1 && !self.last_level_filters {
+            output.writer = output.writer.without_filter();
+        }
+        Ok(output)
     }
 
     /// Completes a table of a level, durably, and opens it. Its file is removed

@@ -11,7 +11,7 @@ use base::Entry;
 use cluster::NodeId;
 use cluster::repair::SessionId;
 use lsm::{Admission, Disk, Engine, Options};
-use lsm_testing::{Call, Fault, FaultyDisk, MemoryDisk, environment};
+use lsm_testing::{BlockingWrite, Call, Fault, FaultyDisk, MemoryDisk, environment};
 use std::io::ErrorKind;
 use std::sync::Arc;
 
@@ -183,4 +183,42 @@ fn a_digest_changes_with_what_is_streamed() {
     assert_eq!(lost.own.recount(range, full.number), Ok(theirs));
     commit(&mut lost.own, SESSION).unwrap();
     assert!(lost.stored() == all);
+}
+
+#[test]
+fn how_far_a_session_is_follows_from_the_bytes_of_the_tables() {
+    let all = entries();
+    let (first, second) = all.split_at(1_000);
+    let mut node = node_of(first);
+    for entry in second {
+        node.engine.write(entry.clone()).unwrap();
+    }
+    node.engine.flush().unwrap();
+    let bytes = |entries: &[Entry]| entries.iter().map(|it| it.data_bytes() as u64).sum::<u64>();
+    let (of_first, total) = (bytes(first), bytes(&all));
+    for (key, below) in [
+        (&b""[..], 0),
+        // In the middle of the first table, and of the second one.
+        (all[10].key(), of_first / 2),
+        (all[1_000].key(), of_first),
+        (all[1_001].key(), of_first + bytes(second) / 2),
+        (&b"9"[..], total),
+    ] {
+        assert_eq!(
+            node.engine.table_bytes_below(key),
+            (below, total),
+            "{key:?}"
+        );
+    }
+    let own = &mut node.own;
+    begin(own, SESSION, CUT);
+    let read = |own: &mut Participant, number, start: &[u8], end: &[u8]| {
+        reach(own, SESSION, start);
+        let digested = own.digest(SESSION, number, Some(end)).unwrap();
+        (digested.read.bytes, digested.read.of_bytes)
+    };
+    let end = all[10].key();
+    assert_eq!(read(own, 0, b"", end), (0, total));
+    // It is looked at now and then.
+    assert_eq!(read(own, 1, end, all[20].key()), (0, total));
 }

@@ -5,7 +5,7 @@
 
 use super::gc_thresholds::GcThresholds;
 use super::moves::note_moved_down;
-use super::pick::{Pick, Reason};
+use super::pick::{Cutter, Pick, Reason};
 use super::reread::Reread;
 use super::retention::{NewerElsewhere, OlderElsewhere, Retained, Retention, Step};
 use crate::engine::core::Core;
@@ -36,6 +36,8 @@ pub(super) struct Compaction {
     records: Retained<Merge<InputCursor>>,
     output: Option<TableOutput>,
     outputs: Vec<Arc<Table>>,
+    /// Where outputs end.
+    cutter: Cutter,
     /// The bytes of the files of its inputs.
     read_bytes: u64,
     /// The bytes of the keys and values in its inputs.
@@ -183,6 +185,7 @@ impl Compaction {
         Some(Self {
             range,
             records: Retained::new(Merge::new(inputs.cursors), retention),
+            cutter: pick.cuts.clone().start(),
             pick,
             output: None,
             outputs: Vec::new(),
@@ -266,12 +269,15 @@ impl Compaction {
                     return Ok(None);
                 }
             }
+            let key = self.records.record().entry.key();
+            let output_bytes = self.output.as_ref().map(TableOutput::file_bytes);
+            let is_cut = self.cutter.ends_before(key, output_bytes);
             // All versions of a key go to one table: tables of a level do not overlap.
             let is_full = self.output.as_ref().is_some_and(|output| {
-                output.file_bytes() >= core.options.table_bytes
-                    && output.last_key() != self.records.record().entry.key()
+                output.file_bytes() >= core.options.table_bytes && output.last_key() != key
             });
-            if is_full {
+            if is_cut || is_full {
+                self.cutter.begin();
                 self.finish_output(core)?;
             }
             if self.output.is_none() {

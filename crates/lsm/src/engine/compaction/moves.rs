@@ -58,7 +58,8 @@ fn movable(state: &ReadState, pick: &Pick, table_bytes: u64) -> Vec<Arc<Table>> 
         | Reason::LevelLeftOver
         | Reason::PushDown
         | Reason::Room => {}
-        Reason::Droppable
+        Reason::Wide
+        | Reason::Droppable
         | Reason::Expired
         | Reason::Purge
         | Reason::Hidden
@@ -149,6 +150,7 @@ pub(super) fn note_moved_down(level: usize, moved_bytes: u64, dropped_bytes: u64
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::compaction::pick::Cuts;
     use crate::testing::{BlockingWrite, MemoryDisk, environment};
     use crate::{Admission, Compression, Engine, Options};
     use base::{Entry, Expiry, Timestamp};
@@ -190,6 +192,7 @@ mod tests {
             output_level,
             reason: Reason::LevelZero,
             cursor: None,
+            cuts: Cuts::default(),
         };
         movable(&state, &pick, TABLE_BYTES).len()
     }

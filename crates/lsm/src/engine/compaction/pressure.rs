@@ -11,12 +11,19 @@ pub(super) const LEVEL_0_TABLES_DUE: usize = 4;
 /// a few more on.
 const LEVEL_0_TABLES_HURRY: usize = 8;
 
+/// A compaction takes at most so many full tables, as in RocksDB.
+const TABLES_MAX: u64 = 25;
+
 /// What sizes the levels of this store, and the room for a compaction beside those that run.
 pub(super) fn pick_settings(core: &Core) -> PickSettings {
+    let base_bytes = (LEVEL_0_TABLES_DUE * core.options.memtable_bytes) as u64;
+    let table_bytes = core.options.table_bytes;
     PickSettings {
         level_zero_tables: LEVEL_0_TABLES_DUE,
-        base_bytes: (LEVEL_0_TABLES_DUE * core.options.memtable_bytes) as u64,
-        table_bytes: core.options.table_bytes,
+        base_bytes,
+        table_bytes,
+        // Level 0 is merged with the whole base level.
+        input_bytes_max: (TABLES_MAX * table_bytes).max(2 * base_bytes),
         room_bytes: {
             let merges = core.tables.merges();
             let left: u64 = merges.iter().map(|merge| merge.left_bytes()).sum();

@@ -10,15 +10,13 @@
 //! finds something is rare: under load a memtable is full long before the bound gets to it. And it
 //! flushes at most once for each value of the bound.
 
-use super::pick::{may_become_due, summarize};
 use crate::engine::core::Core;
-use crate::engine::table_set::ReadState;
 use crate::memtable::Memtable;
 use base::Timestamp;
 
 /// Whether compaction may drop something once the GC threshold or the clock has advanced.
-pub(super) fn has_dead(state: &ReadState) -> bool {
-    may_become_due(&summarize(&state.tables)) || state.active.has_tombstones()
+pub(super) fn has_dead(core: &Core) -> bool {
+    core.tables.summaries().may_become_due() || core.tables.load().active.has_tombstones()
 }
 
 /// What is known of flushes of memtables that are not full.
@@ -35,7 +33,7 @@ impl QuietMemtable {
         if !core.options.compaction || bound <= self.flushed_below {
             return;
         }
-        if !has_dead(&core.tables.load()) {
+        if !has_dead(core) {
             return;
         }
         let is_useful = |active: &Memtable| active.least_timestamp() < bound;

@@ -16,7 +16,7 @@
 //! All of this is forgotten once the disk is no longer full.
 
 use super::merging::Replaced;
-use super::pick::{Pick, Reason, pick_hidden, summarize};
+use super::pick::{Pick, Reason, pick_hidden};
 use crate::engine::core::Core;
 use crate::engine::table_set::Tables;
 use crate::error::Error;
@@ -131,9 +131,8 @@ impl Reclaim {
         if !core.health.is_full() || self.hidden_bytes.is_empty() {
             return None;
         }
-        let levels = summarize(&core.tables.load().tables);
         let room_bytes = core.health.full_disk().compaction_bytes_max();
-        let pick = pick_hidden(&levels, &self.hidden_bytes, room_bytes)?;
+        let pick = pick_hidden(&core.tables.summaries(), &self.hidden_bytes, room_bytes)?;
         // What is hidden from a reader may not be hidden from a snapshot.
         (!core.snapshots.defer_compaction()).then_some(pick)
     }
@@ -232,6 +231,7 @@ impl Survey {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::compaction::pick::Cuts;
     use crate::testing::{BlockingWrite, MemoryDisk, environment};
     use crate::{Engine, Error, Options};
     use base::{Expiry, Timestamp};
@@ -316,6 +316,7 @@ mod tests {
                 output_level: 6,
                 reason,
                 cursor: None,
+                cuts: Cuts::default(),
             },
         };
         let reclaim = || Reclaim {

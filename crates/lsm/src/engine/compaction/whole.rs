@@ -11,7 +11,7 @@
 
 use super::gc_thresholds::GcThresholds;
 use super::merging::Replaced;
-use super::pick::{Pick, PickSettings, Reason, Walk, summarize};
+use super::pick::{Pick, PickSettings, Reason, Walk};
 use crate::engine::core::Core;
 use crate::error::Error;
 use crate::locks::lock;
@@ -128,7 +128,7 @@ impl Whole {
                 return None;
             }
         }
-        let levels = summarize(&core.tables.load().tables);
+        let levels = core.tables.summaries();
         let walk = self.walk.get_or_insert_with(|| Walk::new(&levels));
         let next = walk.next(&levels, settings, gc_thresholds);
         if next.is_none() {

@@ -1,6 +1,6 @@
 //! A cursor over the records of a whole level, and one over any part of a store.
 
-use super::level::Level;
+use super::tables::Level;
 use crate::error::Error;
 use crate::memtable::MemtableCursor;
 use crate::record::{EitherCursor, Record, RecordCursor, RecordRef, no_record};

@@ -96,6 +96,11 @@ impl MergeRange {
         self.inputs.contains(&table)
     }
 
+    /// The tables that the merge reads.
+    pub(crate) fn inputs(&self) -> impl Iterator<Item = TableId> {
+        self.inputs.iter().copied()
+    }
+
     /// Notes how many bytes the merge has written, and how many it may still write.
     pub(crate) fn note_written(&self, bytes: u64, left_bytes: u64) {
         self.written_bytes.store(bytes, Relaxed);

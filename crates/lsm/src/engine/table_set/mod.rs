@@ -16,6 +16,7 @@
 //! - `ingest_level`: the level for an ingested table;
 //! - [`merges`](MergeRange): what the merges in progress read and write;
 //! - [`set_aside`](SetAsideKeys): which parts of the tables are set aside;
+//! - [`summaries`](Levels): what a choice of compaction needs to know about the tables;
 //! - [`retired`](OverheadBytes): what readers may still hold although it was replaced, and the
 //!   space of removed files, which is freed a little at a time;
 //! - [`cursors`](LevelCursor): cursors over the tables of a level and over memtables.
@@ -23,7 +24,8 @@
 //! Locks: `manifest`, held while the manifest is edited, across the disk's
 //! syncs, and by an ingest also while it waits for the commit lock; then `merges`, held
 //! briefly; then `sealed_segments`, held briefly while the read state is replaced,
-//! so that a freeze and an edit do not overwrite each other; then that of
+//! so that a freeze and an edit do not overwrite each other; then `summaries`, held briefly
+//! while they are replaced and while a compaction is chosen; then that of
 //! `retired`, held briefly. Readers take none.
 
 pub(super) mod changes;
@@ -34,11 +36,11 @@ mod edit;
 mod files;
 mod flushed;
 mod ingest_level;
-mod level;
 mod merges;
 mod read_state;
 mod retired;
 mod set_aside;
+mod summaries;
 mod tables;
 
 pub(crate) use cursors::{LevelCursor, StoreCursor};
@@ -47,13 +49,13 @@ use edit::TablesAfter;
 pub(crate) use edit::{FlushedMemtable, IngestedRecords, TableEdit};
 pub(crate) use files::{TableFiles, TableOutput};
 pub(crate) use flushed::{Came, Flushed, RecordedSequences, Version, VersionSequences};
-pub(crate) use level::Level;
 pub(crate) use merges::MergeRange;
 pub(crate) use read_state::ReadState;
 pub use retired::OverheadBytes;
 pub use set_aside::SetAsideKeys;
 pub(crate) use set_aside::tell_tables;
-pub(crate) use tables::{Beside, Tables};
+pub(crate) use summaries::{Levels, TableSummary};
+pub(crate) use tables::{Beside, Level, Tables};
 
 use crate::error::Error;
 use crate::locks::lock;
@@ -88,6 +90,8 @@ pub(crate) struct TableSet {
     /// Takes over the segments that are not needed any more.
     free_segments: Arc<FreeSegments>,
     read_state: ArcSwap<ReadState>,
+    /// What a choice of compaction needs to know about the tables of the read state.
+    summaries: Mutex<Levels>,
     greatest_timestamp: AtomicU64,
     /// What a reader may still hold.
     retired: Retired,
@@ -120,6 +124,7 @@ impl TableSet {
             sealed_segments: Mutex::new(sealed_segments),
             free_segments,
             is_damaged: AtomicBool::new(!read_state.damaged.is_empty()),
+            summaries: Mutex::new(Levels::of(&read_state.tables)),
             read_state: ArcSwap::from_pointee(read_state),
             retired: Retired::new(environment),
             memtable_bytes: options.memtable_bytes,
@@ -136,6 +141,16 @@ impl TableSet {
     /// What readers see now, to be held for longer.
     pub(crate) fn load_full(&self) -> Arc<ReadState> {
         self.read_state.load_full()
+    }
+
+    /// What a choice of compaction needs to know about the tables. Which of those on level 0 are
+    /// damaged is looked up now; elsewhere a table was sound when it came.
+    pub(crate) fn summaries(&self) -> MutexGuard<'_, Levels> {
+        let mut levels = lock(&self.summaries);
+        for table in self.load().tables.levels()[0].iter() {
+            levels.note_damage(table.id(), table.is_damaged());
+        }
+        levels
     }
 
     /// Whether a damaged part of a table may have held versions of `key`. Costs
@@ -513,7 +528,16 @@ impl StoredEdit<'_> {
         if !Arc::ptr_eq(&before.set_aside, &state.set_aside) {
             tell_tables(&state.tables, &state.set_aside);
         }
-        set.read_state.store(Arc::new(state));
+        {
+            let mut levels = lock(&set.summaries);
+            for table in &after.removed {
+                levels.remove(table.id());
+            }
+            for (level, table) in edit.added.iter().chain(&edit.moved) {
+                levels.insert(*level, TableSummary::of(table));
+            }
+            set.read_state.store(Arc::new(state));
+        }
         let kept = sealed_segments.split_off(&manifest.manifest().progress.least_log_segment);
         let segments = std::mem::replace(&mut *sealed_segments, kept);
         Obsolete {

@@ -19,8 +19,13 @@ fn entry(number: u64) -> Entry {
 
 /// Writes every key once, and runs the background work to its end.
 fn fill(world: &World) -> Engine {
+    fill_keys(world, KEYS)
+}
+
+/// The same with some of the keys.
+fn fill_keys(world: &World, keys: u64) -> Engine {
     let engine = world.open();
-    for number in 1..=KEYS {
+    for number in 1..=keys {
         engine.write(entry(number)).unwrap();
         if number % 20 == 0 {
             world.executor.run_for(Duration::from_millis(50));
@@ -60,7 +65,8 @@ fn a_compaction_without_room_gives_up_before_the_store_is_full() {
     world.options.compression = lsm::Compression::None;
     let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
     world.disk = Arc::clone(&faulty) as _;
-    let engine = fill(&world);
+    // So few that level 0 is merged with all of them.
+    let engine = fill_keys(&world, 500);
     let before = engine.statistics();
     // Notes at each call how much room there is.
     let least_available = Arc::new(AtomicU64::new(u64::MAX));

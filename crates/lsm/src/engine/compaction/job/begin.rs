@@ -6,7 +6,7 @@ use super::aside::move_damaged_aside;
 use crate::engine::compaction::gc_thresholds::GcThresholds;
 use crate::engine::compaction::merging::Compaction;
 use crate::engine::compaction::moves::move_down;
-use crate::engine::compaction::pick::{Busy, Pick, PickSettings, Reason, pick_beside, summarize};
+use crate::engine::compaction::pick::{Busy, Pick, PickSettings, Reason, pick_beside};
 use crate::engine::compaction::pressure::{pick_settings, urgency};
 use crate::engine::compaction::whole::{Orders, Whole};
 use crate::engine::core::Core;
@@ -91,12 +91,7 @@ impl CompactorState {
             return None;
         }
         let (level, table) = core.damage.rewritable(&core.tables.load())?;
-        let pick = Pick {
-            inputs: vec![(level, table)],
-            output_level: level,
-            reason: Reason::Damaged,
-            cursor: None,
-        };
+        let pick = Pick::rewrite(level, table, Reason::Damaged);
         Compaction::start(pick, None, core)
     }
 
@@ -150,15 +145,15 @@ impl CompactorState {
             let bounds = bounds.at_most(core.least_timestamp_in_memory());
             (bounds, expired_before_unix_ms)
         };
-        pick_beside(
-            &summarize(&core.tables.load().tables),
+        let due = pick_beside(
+            &mut core.tables.summaries(),
             settings,
             &self.cursors,
             expired_before_unix_ms,
             bounds,
             busy,
-        )
-        .or_else(|| {
+        );
+        due.or_else(|| {
             // Something else is being done, and level 0 may wait for that.
             if !busy.merges.is_empty() {
                 return None;

@@ -67,7 +67,11 @@ impl CompactorState {
 
 fn shapes_levels(reason: Reason) -> bool {
     match reason {
-        Reason::LevelZero | Reason::LevelSize | Reason::LevelLeftOver | Reason::Room => true,
+        Reason::LevelZero
+        | Reason::LevelSize
+        | Reason::LevelLeftOver
+        | Reason::Wide
+        | Reason::Room => true,
         Reason::Droppable
         | Reason::Expired
         | Reason::Purge

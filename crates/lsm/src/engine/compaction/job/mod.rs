@@ -209,7 +209,7 @@ impl Compactor {
         self.note_step(&step, self.retry.attempt(), core);
         match step {
             Ok(CompactionStep::Idle) => {
-                if has_dead(&core.tables.load()) {
+                if has_dead(core) {
                     self.schedule_check(core);
                 }
                 if let Some(due) = unreadable_due {

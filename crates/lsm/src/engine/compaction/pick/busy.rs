@@ -1,8 +1,7 @@
 //! What a pick has to leave alone because compactions run.
 
-use super::summary::{Levels, TableSummary};
-use super::{Pick, Reason};
-use crate::engine::table_set::MergeRange;
+use super::choice::{Pick, Reason};
+use crate::engine::table_set::{Levels, MergeRange, TableSummary};
 use std::sync::Arc;
 
 /// The compactions that run, and what may begin beside them.
@@ -22,23 +21,27 @@ impl Busy {
         self.merges.iter().any(|merge| merge.reads(table.id))
     }
 
-    /// The bytes of those tables that no merge in progress reads.
-    pub(super) fn bytes_left(&self, tables: &[TableSummary]) -> u64 {
-        let left = tables.iter().filter(|table| !self.reads(table));
-        left.map(|table| table.bytes).sum()
+    /// The bytes of those tables of a level that no merge in progress reads.
+    pub(super) fn bytes_left(&self, levels: &Levels, level: usize) -> u64 {
+        let read = self.merges.iter().flat_map(|merge| merge.inputs());
+        let read = read.filter_map(|id| levels.get(id));
+        let read = read.filter(|(of_level, _)| *of_level == level);
+        let read: u64 = read.map(|(_, table)| table.bytes).sum();
+        levels.bytes(level).saturating_sub(read)
     }
 
     /// Whether these tables may be merged into a level.
     pub(super) fn is_free<'a>(
         &self,
         output_level: usize,
-        inputs: impl Iterator<Item = &'a TableSummary> + Clone,
+        inputs: impl Iterator<Item = &'a Arc<TableSummary>>,
     ) -> bool {
         if self.merges.is_empty() {
             return true;
         }
-        let least = inputs.clone().map(|table| &table.least_key).min();
-        let greatest = inputs.clone().map(|table| &table.greatest_key).max();
+        let inputs: Vec<_> = inputs.collect();
+        let least = inputs.iter().map(|table| &table.least_key).min();
+        let greatest = inputs.iter().map(|table| &table.greatest_key).max();
         let (Some(least), Some(greatest)) = (least, greatest) else {
             return false;
         };
@@ -46,8 +49,7 @@ impl Busy {
         if merges.any(|merge| merge.overlaps(output_level, least, greatest)) {
             return false;
         }
-        let mut inputs = inputs.into_iter();
-        inputs.all(|table| !self.reads(table))
+        inputs.iter().all(|table| !self.reads(table))
     }
 
     /// Whether a pick may begin. If level 0 is due and compactions run, then `way` is the level
@@ -63,11 +65,8 @@ impl Busy {
         if !is_level_zero && (self.only_level_zero || is_in_the_way) {
             return false;
         }
-        let inputs = pick.inputs.iter().filter_map(|(level, id)| {
-            let mut tables = levels[*level].iter();
-            tables.find(|table| table.id == *id)
-        });
-        self.is_free(pick.output_level, inputs)
+        let inputs = pick.inputs.iter().filter_map(|(_, id)| levels.get(*id));
+        self.is_free(pick.output_level, inputs.map(|(_, table)| table))
     }
 }
 
@@ -102,23 +101,23 @@ mod tests {
 
     /// Level 0 and all levels from the base level 4 on are due, the lower ones more so.
     fn levels() -> Levels {
-        let mut levels: Levels = Default::default();
-        levels[0] = (1..=4).map(|id| table(id, ("a", "m"), 50)).collect();
-        levels[4] = vec![
-            table(40, ("a", "c"), 400),
-            table(41, ("d", "f"), 400),
-            table(42, ("q", "r"), 1_200),
-        ];
-        levels[5] = vec![
-            table(50, ("a", "b"), 10_000),
-            table(51, ("d", "e"), 10_000),
-            table(52, ("n", "o"), 20_000),
-        ];
-        levels[6] = vec![
-            table(60, ("a", "c"), 20_000),
-            table(61, ("d", "f"), 20_000),
-            table(62, ("n", "z"), 20_000),
-        ];
+        let mut levels = Levels::default();
+        for id in 1..=4 {
+            levels.insert(0, table(id, ("a", "m"), 50));
+        }
+        for (level, table) in [
+            (4, table(40, ("a", "c"), 1_000)),
+            (4, table(41, ("d", "f"), 1_000)),
+            (4, table(42, ("q", "r"), 2_200)),
+            (5, table(50, ("a", "b"), 10_000)),
+            (5, table(51, ("d", "e"), 10_000)),
+            (5, table(52, ("n", "o"), 20_000)),
+            (6, table(60, ("a", "c"), 20_000)),
+            (6, table(61, ("d", "f"), 20_000)),
+            (6, table(62, ("n", "z"), 20_000)),
+        ] {
+            levels.insert(level, table);
+        }
         levels
     }
 
@@ -126,13 +125,14 @@ mod tests {
     fn picked(busy: &Busy) -> Vec<u64> {
         let settings = PickSettings {
             level_zero_tables: 4,
-            base_bytes: 500,
-            table_bytes: 100,
+            base_bytes: 2_000,
+            table_bytes: 1_600,
+            input_bytes_max: 40_000,
             room_bytes: u64::MAX,
         };
         let cursors: [Option<Bytes>; LEVELS] = Default::default();
         let none = GcThresholds::NONE;
-        let pick = pick_beside(&levels(), &settings, &cursors, 0, none, busy);
+        let pick = pick_beside(&mut levels(), &settings, &cursors, 0, none, busy);
         pick.map_or(Vec::new(), |pick| {
             pick.inputs.iter().map(|(_, id)| id.0).collect()
         })

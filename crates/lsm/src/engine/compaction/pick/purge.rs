@@ -1,14 +1,15 @@
 //! Choosing what rids a table of the tombstones and non-owned versions below the GC threshold,
 //! although it holds more than those.
 
-use super::PickSettings;
-use super::summary::{between, ids, input_bytes, overlapped};
-use super::{Levels, Pick, Reason, TableSummary, Targets, pick_level_zero};
+use super::choice::{Pick, PickSettings, Reason, input_bytes};
+use super::cuts::Cuts;
+use super::level_zero::pick_level_zero;
+use super::targets::Targets;
 use crate::engine::compaction::gc_thresholds::GcThresholds;
+use crate::engine::table_set::{Levels, TableSummary};
 use crate::manifest::LEVELS;
-use crate::table_id::TableId;
 use base::Timestamp;
-use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A table waits for a part of the time if one entry in this many is a tombstone or non-owned.
@@ -43,8 +44,8 @@ pub(crate) struct Waiting {
 impl PurgeRule {
     /// Whether a table holds what may go.
     pub(crate) fn concerns(&self, table: &TableSummary) -> bool {
-        let may_drop = table.has_tombstone_below(self.gc_thresholds)
-            || table.has_non_owned_below(self.gc_thresholds);
+        let may_drop = table.has_tombstone_below(self.gc_thresholds.tombstones)
+            || table.has_non_owned_below(self.gc_thresholds.non_owned);
         !table.is_damaged && (may_drop || self.may_free(table))
     }
 
@@ -70,7 +71,7 @@ impl PurgeRule {
             _ => has_waited || is_past(bound.unix_ms(), oldest.unix_ms()),
         };
         let drops_non_owned = match waiting.purged_below {
-            Some(below) if table.has_non_owned_below(below) => {
+            Some(below) if table.has_non_owned_below(below.non_owned) => {
                 has_waited && below.non_owned < self.gc_thresholds.non_owned
             }
             _ => has_waited,
@@ -79,67 +80,67 @@ impl PurgeRule {
             Some(_) => has_waited,
             None => is_past(self.expired_before_unix_ms, table.least_expiry.unix_ms()),
         };
-        table.has_tombstone_below(self.gc_thresholds) && drops
-            || table.has_non_owned_below(self.gc_thresholds) && drops_non_owned
+        table.has_tombstone_below(self.gc_thresholds.tombstones) && drops
+            || table.has_non_owned_below(self.gc_thresholds.non_owned) && drops_non_owned
             || self.may_free(table) && frees
     }
 }
 
-/// The first of the `due` tables, from the last level up, whose compaction fits the
-/// room.
+/// The compaction of the first of the `due` tables whose compaction fits the room.
 ///
 /// A tombstone goes only together with what it hides. If that may lie below, the
 /// table is merged with it, on the level where it is. If it may lie above, the upper
 /// table first goes down a level ([`Reason::PushDown`]); the due table has its turn
-/// later.
-pub(crate) fn pick_purge(
+/// later. If it lies more than a level below and all of that is too much for one compaction, the
+/// due table itself goes down a level, and has its turn there.
+pub(crate) fn pick_purge<'a>(
     levels: &Levels,
-    due: &BTreeSet<TableId>,
+    due: impl Iterator<Item = (usize, &'a Arc<TableSummary>)>,
     gc_threshold: Timestamp,
     settings: &PickSettings,
 ) -> Option<Pick> {
-    let is_due = |table: &&TableSummary| due.contains(&table.id) && !table.is_damaged;
-    let tables = levels.iter().enumerate().rev().flat_map(|(level, tables)| {
-        tables
-            .iter()
-            .filter(is_due)
-            .map(move |table| (level, table))
+    let base = Targets::new(levels, settings).base;
+    let due = due.filter(|(_, table)| !table.is_damaged);
+    let mut picks = due.map(|(level, table)| {
+        let pick = purge(levels, level, table, gc_threshold, base, settings);
+        pick.cut(levels, base, settings)
     });
-    tables
-        .map(|(level, table)| purge(levels, level, table, gc_threshold, settings))
-        .find(|pick| input_bytes(levels, &pick.inputs) <= settings.room_bytes)
+    picks.find(|pick| input_bytes(levels, &pick.inputs) <= settings.room_bytes)
 }
 
 fn purge(
     levels: &Levels,
     level: usize,
-    table: &TableSummary,
+    table: &Arc<TableSummary>,
     gc_threshold: Timestamp,
+    base: usize,
     settings: &PickSettings,
 ) -> Pick {
-    let may_hide = |other: &&TableSummary| {
+    let may_hide = |other: &&Arc<TableSummary>| {
         other.id != table.id && !other.is_damaged && other.least_timestamp < gc_threshold
     };
     let holder = |level| {
-        let mut tables = between(levels, level, &table.least_key, &table.greatest_key);
+        let mut tables = levels.between(level, &table.least_key, &table.greatest_key);
         tables.find(may_hide)
     };
     let above = (0..=level).find_map(|upper| Some((upper, holder(upper)?)));
     match above {
-        Some((0, _)) => {
-            let [_, sorted @ ..] = levels;
-            let base = Targets::new(sorted, settings).base;
-            Pick {
-                reason: Reason::PushDown,
-                ..pick_level_zero(levels, base, settings.room_bytes)
-            }
-        }
+        Some((0, _)) => Pick {
+            reason: Reason::PushDown,
+            ..pick_level_zero(levels, levels.level_zero(), base, settings)
+        },
         Some((upper, other)) => merged(levels, upper, other, upper + 1, Reason::PushDown),
         None => {
             let below = (level + 1..LEVELS).rev();
             let mut holding = below.filter(|lower| holder(*lower).is_some());
             let output_level = holding.next().unwrap_or(level);
-            merged(levels, level, table, output_level, Reason::Purge)
+            let purge = merged(levels, level, table, output_level, Reason::Purge);
+            let next = base.max(level + 1);
+            if output_level > next && input_bytes(levels, &purge.inputs) > settings.input_bytes_max
+            {
+                return merged(levels, level, table, next, Reason::PushDown);
+            }
+            purge
         }
     }
 }
@@ -153,16 +154,20 @@ fn merged(
     reason: Reason,
 ) -> Pick {
     let mut inputs = vec![(level, table.id)];
-    let mut tables = vec![table];
+    let (mut least_key, mut greatest_key) = (&table.least_key, &table.greatest_key);
     for lower in level + 1..=output_level {
-        let more: Vec<_> = overlapped(&tables, levels, lower).collect();
-        tables.extend(more.iter().map(|(_, table)| *table));
-        inputs.extend(ids(more));
+        let overlapped: Vec<_> = levels.between(lower, least_key, greatest_key).collect();
+        for table in overlapped {
+            least_key = least_key.min(&table.least_key);
+            greatest_key = greatest_key.max(&table.greatest_key);
+            inputs.push((lower, table.id));
+        }
     }
     Pick {
         inputs,
         output_level,
         reason,
         cursor: None,
+        cuts: Cuts::default(),
     }
 }

@@ -1,10 +1,21 @@
 //! The choice of compactions against golden cases in a text file.
 
 use super::*;
+use crate::engine::table_set::TableSummary;
 use crate::table::tests::touched::looks;
-use base::Timestamp;
-use std::collections::BTreeSet;
+use crate::table_id::TableId;
+use base::{Expiry, Timestamp};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
+
+const SETTINGS: PickSettings = PickSettings {
+    level_zero_tables: 4,
+    base_bytes: 100,
+    table_bytes: 100,
+    input_bytes_max: u64::MAX,
+    room_bytes: u64::MAX,
+};
 
 /// Splits `text` after the number with which it begins.
 fn number(text: &str) -> (u64, &str) {
@@ -15,7 +26,7 @@ fn number(text: &str) -> (u64, &str) {
 }
 
 /// The table that `id[least-greatest]bytes` stands for.
-fn table(word: &str) -> TableSummary {
+pub(in crate::engine::compaction) fn table(word: &str) -> TableSummary {
     let (id, rest) = number(word);
     let (keys, bytes) = rest[1..].split_once(']').unwrap();
     let (least, greatest) = keys.split_once('-').unwrap();
@@ -101,21 +112,27 @@ fn written(pick: Option<&Pick>) -> String {
     )
 }
 
+fn add_all(levels: &mut Levels, level: usize, tables: Vec<TableSummary>) {
+    for table in tables {
+        levels.insert(level, table);
+    }
+}
+
+/// The tables of a level.
+fn tables_of(levels: &Levels, level: usize) -> Vec<&Arc<TableSummary>> {
+    let (least, greatest) = (Bytes::new(), Bytes::from_static(&[255; 9]));
+    levels.between(level, &least, &greatest).collect()
+}
+
 #[test]
 fn picks_are_those_of_the_golden_cases() {
     let golden = include_str!("../../../../tests/golden/compaction_pick.txt");
-    let settings = PickSettings {
-        level_zero_tables: 4,
-        base_bytes: 100,
-        table_bytes: 100,
-        room_bytes: u64::MAX,
-    };
     let mut cases = 0;
     for case in golden.split("\n\n").filter(|case| !case.starts_with('#')) {
         let mut levels: Levels = Default::default();
         let mut cursors: [Option<Bytes>; LEVELS] = Default::default();
         let mut hidden: BTreeMap<TableId, u64> = BTreeMap::new();
-        let mut settings = settings;
+        let mut settings = SETTINGS;
         let mut due = BTreeSet::new();
         let (name, lines) = case.split_once('\n').unwrap();
         for line in lines.lines() {
@@ -128,14 +145,21 @@ fn picks_are_those_of_the_golden_cases() {
                 let pick = if due.is_empty() {
                     pick_hidden(&levels, &hidden, settings.room_bytes)
                         .map(|(pick, _)| pick)
-                        .or_else(|| pick(&levels, &settings, &cursors, 500, bounds))
+                        .or_else(|| pick(&mut levels, &settings, &cursors, 500, bounds))
                 } else {
-                    pick_purge(&levels, &due, bound, &settings)
+                    let by_level = (0..LEVELS).rev().flat_map(|level| {
+                        let tables = tables_of(&levels, level);
+                        tables.into_iter().map(move |table| (level, table))
+                    });
+                    let due = by_level.filter(|(_, table)| due.contains(&table.id));
+                    pick_purge(&levels, due, bound, &settings)
                 };
                 assert_eq!(written(pick.as_ref()), expected, "{name}");
                 cases += 1;
             } else if let Some(room) = line.strip_prefix("room ") {
                 settings.room_bytes = room.parse().unwrap();
+            } else if let Some(most) = line.strip_prefix("most ") {
+                settings.input_bytes_max = most.parse().unwrap();
             } else if let Some(tables) = line.strip_prefix("due ") {
                 let ids = tables.split(' ').map(|id| TableId(id.parse().unwrap()));
                 due.extend(ids);
@@ -145,7 +169,8 @@ fn picks_are_those_of_the_golden_cases() {
                     Some(Bytes::copy_from_slice(key.as_bytes()));
             } else {
                 let (level, rest) = line.split_once(": ").unwrap();
-                levels[level.parse::<usize>().unwrap()] = tables(rest);
+                let level: usize = level.parse().unwrap();
+                add_all(&mut levels, level, tables(rest));
                 hidden.extend(hidden_bytes(rest));
             }
         }
@@ -158,24 +183,12 @@ fn picks_are_those_of_the_golden_cases() {
 
 #[test]
 fn a_pick_moves_the_cursor_past_its_table() {
-    let mut levels: Levels = Default::default();
-    levels[5] = tables("3[a-c]200 4[d-j]200");
-    levels[6] = tables("1[a-z]900");
-    let settings = PickSettings {
-        level_zero_tables: 4,
-        base_bytes: 100,
-        table_bytes: 100,
-        room_bytes: u64::MAX,
-    };
-    let pick = pick(
-        &levels,
-        &settings,
-        &Default::default(),
-        0,
-        GcThresholds::NONE,
-    )
-    .unwrap();
-    assert_eq!(pick.cursor, Some((5, Bytes::from_static(b"c"))));
+    let mut levels = Levels::default();
+    add_all(&mut levels, 5, tables("3[a-c]200 4[d-j]200"));
+    add_all(&mut levels, 6, tables("1[a-z]900"));
+    let (none, bounds) = (Default::default(), GcThresholds::NONE);
+    let pick = pick(&mut levels, &SETTINGS, &none, 0, bounds).unwrap();
+    assert_eq!(pick.cursor, Some((5, Bytes::from_static(b"j"))));
 }
 
 /// The rule is asked about tables of 100 entries, at the 100th day of the GC threshold and of
@@ -279,38 +292,89 @@ fn a_table_is_purged_once_the_bound_is_far_enough_past_its_oldest_tombstone() {
     assert!(!unknown.concerns(&old));
 }
 
-/// A level of this many tables side by side, from this number on.
-fn level_of(tables: u64, first: u64) -> Vec<TableSummary> {
-    let all = (0..tables)
-        .map(|number| table(&format!("{}[{number:05}a-{number:05}b]10", first + number)));
-    all.collect()
+/// A store with this many tables on each of two levels, each above one of the other level, with
+/// so many tombstones in each.
+fn store_of(tables: u64, tombstones: u64) -> Levels {
+    let mut levels = Levels::default();
+    for (level, first) in [(5, 0), (6, tables)] {
+        for number in 0..tables {
+            let id = first + number;
+            let keys = format!("{id}[{number:05}a-{number:05}b]10");
+            levels.insert(
+                level,
+                TableSummary {
+                    tombstones,
+                    ..table(&keys)
+                },
+            );
+        }
+    }
+    levels
 }
 
-/// Each table is looked at by a search: ten times as many take ten times as long, and little more.
+/// Checks that what `work` does takes about as many looks in a store of many tables as in one of
+/// some more than a choice looks at.
+#[track_caller]
+fn assert_looks_at_few(tombstones: u64, work: impl Fn(&mut Levels)) {
+    let [some, many] = [1_000, 10_000].map(|tables| {
+        let mut levels = store_of(tables, tombstones);
+        looks(|| work(&mut levels))
+    });
+    assert!(some > 0 && many <= some, "{some} looks, then {many}");
+}
+
 #[test]
-fn a_choice_among_many_tables_searches_for_those_that_overlap() {
+fn a_choice_looks_at_as_few_tables_among_many() {
+    let thresholds = GcThresholds {
+        tombstones: Timestamp::from_u64(100),
+        ..GcThresholds::NONE
+    };
     let settings = PickSettings {
-        level_zero_tables: 4,
         base_bytes: 1,
         table_bytes: 10,
+        input_bytes_max: 250,
+        ..SETTINGS
+    };
+    let none = Default::default();
+    assert_looks_at_few(0, |levels| {
+        let pick = pick(levels, &settings, &none, 0, thresholds);
+        assert_eq!(pick.unwrap().reason, Reason::LevelSize);
+    });
+    // If nothing fits the room, other levels are tried.
+    let settings = PickSettings {
         room_bytes: 0,
+        ..settings
     };
-    let looks_of = |tables: u64| {
-        let mut levels = Levels::default();
-        levels[5] = level_of(tables, 1);
-        levels[6] = level_of(tables, 1 + tables);
-        for table in levels.iter_mut().flatten() {
-            table.tombstones = table.entries;
-        }
-        let thresholds = GcThresholds {
-            tombstones: Timestamp::from_u64(100),
-            ..GcThresholds::NONE
-        };
-        looks(|| {
-            let pick = pick(&levels, &settings, &Default::default(), 0, thresholds);
-            assert_eq!(pick.unwrap().reason, Reason::LevelSize);
-        })
+    assert_looks_at_few(0, |levels| {
+        let pick = pick(levels, &settings, &none, 0, thresholds);
+        assert_eq!(pick.unwrap().reason, Reason::LevelSize);
+    });
+}
+
+#[test]
+fn what_keeps_dead_tables_is_found_out_once() {
+    let thresholds = GcThresholds {
+        tombstones: Timestamp::from_u64(100),
+        ..GcThresholds::NONE
     };
-    let (few, many) = (looks_of(100), looks_of(1000));
-    assert!(few > 0 && many < few * 20, "{few} looks, then {many}");
+    let mut levels = store_of(1_000, 10);
+    let dead = |levels: &mut Levels| {
+        let mut found = None;
+        let looks = looks(|| found = pick_dead(levels, 0, thresholds, &Busy::default()));
+        (looks, found.map(|pick| pick.inputs))
+    };
+    let (at_first, found) = dead(&mut levels);
+    assert!(at_first >= 2_000 && found.is_none(), "{found:?}");
+    assert_eq!(dead(&mut levels), (0, None));
+    // Once the table below is gone, nothing keeps what is dead in the one above, and once that is
+    // gone, there is nothing else.
+    levels.remove(TableId(1_007));
+    let (looks, found) = dead(&mut levels);
+    assert_eq!(found, Some(vec![(5, TableId(7))]));
+    assert!(looks < 10, "{looks}");
+    levels.remove(TableId(7));
+    assert_eq!(dead(&mut levels), (0, None));
+    // A table that keeps others may itself be kept no more.
+    levels.remove(TableId(8));
+    assert_eq!(dead(&mut levels).1, Some(vec![(6, TableId(1_008))]));
 }

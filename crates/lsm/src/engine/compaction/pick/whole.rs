@@ -11,14 +11,17 @@
 //! On the last level it rewrites what no piece has written yet, and what holds a
 //! tombstone or a non-owned version that could not go earlier, because what it hides lay above.
 
-use super::pick_level_zero;
-use super::summary::{ids, overlapped};
-use super::{Levels, Pick, PickSettings, Reason, TableSummary, Targets};
+use super::choice::{Pick, PickSettings, Reason};
+use super::cuts::Cuts;
+use super::level_zero::pick_level_zero;
+use super::targets::Targets;
 use crate::engine::compaction::gc_thresholds::GcThresholds;
+use crate::engine::table_set::{Levels, TableSummary};
 use crate::manifest::LEVELS;
 use crate::table_id::TableId;
 use bytes::Bytes;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// How far a whole compaction has come.
 #[derive(Debug)]
@@ -38,7 +41,7 @@ impl Walk {
         Self {
             level: 0,
             after: None,
-            level_zero: levels[0].iter().map(|table| table.id).collect(),
+            level_zero: levels.level_zero().map(|table| table.id).collect(),
             written: BTreeSet::new(),
         }
     }
@@ -50,15 +53,18 @@ impl Walk {
         settings: &PickSettings,
         gc_thresholds: GcThresholds,
     ) -> Option<Pick> {
-        let base = Targets::new(&levels[1..], settings).base;
+        let base = Targets::new(levels, settings).base;
         if self.level == 0 {
-            let mut left = levels.clone();
-            left[0].retain(|table| self.level_zero.contains(&table.id) && !table.is_damaged);
-            if !left[0].is_empty() {
-                return Some(Pick {
+            let left = || {
+                let tables = levels.level_zero();
+                tables.filter(|table| self.level_zero.contains(&table.id))
+            };
+            if left().next().is_some() {
+                let pick = Pick {
                     reason: Reason::Whole,
-                    ..pick_level_zero(&left, base, settings.room_bytes)
-                });
+                    ..pick_level_zero(levels, left(), base, settings)
+                };
+                return Some(pick.cut(levels, base, settings));
             }
             self.level = 1;
         }
@@ -66,15 +72,17 @@ impl Walk {
             let output_level = base.max(self.level + 1);
             if let Some(table) = self.left(levels).next() {
                 let mut inputs = vec![(self.level, table.id)];
-                inputs.extend(ids(overlapped(&[table], levels, output_level)));
-                return Some(self.piece(inputs, output_level, table));
+                let below = levels.between(output_level, &table.least_key, &table.greatest_key);
+                inputs.extend(below.map(|table| (output_level, table.id)));
+                let piece = self.piece(inputs, output_level, table);
+                return Some(piece.cut(levels, base, settings));
             }
             self.level += 1;
             self.after = None;
         }
-        let is_done = |table: &&TableSummary| {
-            let may_drop = table.has_tombstone_below(gc_thresholds)
-                || table.has_non_owned_below(gc_thresholds);
+        let is_done = |table: &&Arc<TableSummary>| {
+            let may_drop = table.has_tombstone_below(gc_thresholds.tombstones)
+                || table.has_non_owned_below(gc_thresholds.non_owned);
             self.written.contains(&table.id) && !may_drop
         };
         let mut left = self.left(levels).skip_while(is_done);
@@ -104,12 +112,19 @@ impl Walk {
     }
 
     /// The tables of the level that had no turn yet.
-    fn left<'a>(&self, levels: &'a Levels) -> impl Iterator<Item = &'a TableSummary> + use<'a> {
+    fn left<'a>(
+        &self,
+        levels: &'a Levels,
+    ) -> impl Iterator<Item = &'a Arc<TableSummary>> + use<'a> {
         let after = self.after.clone();
-        levels[self.level].iter().filter(move |table| {
-            let is_next = after
-                .as_ref()
-                .is_none_or(|after| table.greatest_key > *after);
+        // What an ordinary compaction has written since may begin before and end behind.
+        let at = after
+            .as_ref()
+            .map(|key| levels.between(self.level, key, key));
+        let tables = at.into_iter().flatten();
+        let tables = tables.chain(levels.after(self.level, after.as_ref()));
+        tables.filter(move |table| {
+            let is_next = after.as_ref().is_none_or(|key| table.greatest_key > *key);
             is_next && !table.is_damaged
         })
     }
@@ -125,6 +140,7 @@ impl Walk {
             output_level,
             reason: Reason::Whole,
             cursor: Some((self.level, last.greatest_key.clone())),
+            cuts: Cuts::default(),
         }
     }
 }

@@ -1,6 +1,9 @@
 //! The live tables by level, and lookups in them.
 
-use super::level::Level;
+mod level;
+
+pub(crate) use level::Level;
+
 use crate::manifest::{LEVELS, LiveTable};
 use crate::table::{DiskAccess, Interrupt, KeyHash, Table};
 use base::{Entry, NewerVersion, Timestamp};

@@ -93,6 +93,8 @@ pub(super) fn config(number: HostNumber, scenario: &Scenario) -> NodeConfig {
     config.disk_reserve_bytes = DISK_RESERVE_BYTES;
     config.clock_drift_max = scenario.clock_drift_max;
     config.durability = scenario.durability;
+    // Some nodes compact one after another, others beside each other.
+    config.compactions_max = 1 + number % 3;
     config.hint_bytes_max = scenario.hint_bytes_max;
     config.hint_age_max = scenario.hint_age_max;
     config.repair_interval = scenario.repair_interval;

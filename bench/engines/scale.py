@@ -1,24 +1,26 @@
 #!/usr/bin/env python3
-"""What the engine's operations cost in a store of many tables, beside one of few.
+"""What the engine's operations cost in a store of many tables, beside stores of few and some.
 
     cargo build --release -p lsm --example scale
-    python3 bench/engines/scale.py [--scale target/release/examples/scale] [--tables 32000] [--few 100] [--kilobytes 64]
+    python3 bench/engines/scale.py [--scale target/release/examples/scale] [--tables 100 2000 32000] [--kilobytes 16] [--open-files 1024]
 
-A store of a terabyte has some ten thousand tables. One of as many small tables has the same shape. Both stores have all
-their tables on the last level. Before the open the files are taken out of the system's memory. `pick` is the pick of a
-compaction that is not due, `edit` an edit of the manifest that changes nothing, with its sync.
+A store of a terabyte has some ten thousand tables. One of as many small tables has the same shape. All stores have all
+their tables on the last level. Before the open the files are taken out of the system's memory.
+
+The first store is the one with which the others are compared. `pick` is the pick of a compaction that is not due. `edit` is
+an edit of the manifest that changes nothing, with its sync and without; `ingest` puts a table into the level, without any
+sync. `drop` takes from the flush of 1,000 deletes until nothing is left of them and of what they have deleted. `writing`
+says that another thread writes, flushes and compacts at full speed meanwhile.
 """
 
 import os
 import pathlib
-import resource
+import shutil
 import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from harness import WORK, Parser, at_most, figure, print_summary
-
-SPARE_DESCRIPTORS = 200
 
 
 def evict(folder):
@@ -40,7 +42,8 @@ def store(arguments, tables):
     folder = WORK / f"store-{tables}"
     run(arguments.scale, "fill", folder, tables, arguments.kilobytes)
     evict(folder)
-    found = run(arguments.scale, "measure", folder)
+    found = run(arguments.scale, "measure", folder, arguments.open_files)
+    shutil.rmtree(folder)
     print(f"  {found['tables']:.0f} tables: " + ", ".join(f"{name} {value:.6g}" for name, value in found.items()), flush=True)
     return found
 
@@ -48,25 +51,28 @@ def store(arguments, tables):
 def main():
     parser = Parser(__doc__)
     parser.add_argument("--scale", default="target/release/examples/scale", help="the example `scale` of the crate `lsm`")
-    parser.add_argument("--tables", type=int, default=32_000, help="the tables of the larger store (32000)")
-    parser.add_argument("--few", type=int, default=100, help="the tables of the smaller store (100)")
-    parser.add_argument("--kilobytes", type=int, default=64, help="the size of a table (64)")
+    parser.add_argument("--tables", type=int, nargs="+", default=[100, 2000, 32_000], help="the tables of each store (100 2000 32000)")
+    parser.add_argument("--kilobytes", type=int, default=16, help="the size of a table (16)")
+    parser.add_argument("--open-files", type=int, default=1024, help="how many of them are open at the same time (1024)")
     arguments = parser.parse_args()
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    if most != resource.RLIM_INFINITY and arguments.tables + SPARE_DESCRIPTORS > most:
-        arguments.tables = most - SPARE_DESCRIPTORS
-        print(f"  a process may open {most} files, so there are {arguments.tables} tables", flush=True)
-    few, many = store(arguments, arguments.few), store(arguments, arguments.tables)
-    figure("scale-open", many["open"], "s, cold", at_most(2))
-    for name, goal in (("get", None), ("scan", at_most(2))):
-        figure(f"scale-{name}", many[name] * 1e6, "us")
-        figure(f"scale-{name}-ratio", many[name] / few[name], f"times that of {few['tables']:.0f} tables", goal)
-    figure("scale-pick", many["pick"] * 1e3, "ms")
-    figure("scale-edit", many["edit"] * 1e3, "ms, with its sync")
-    figure("scale-edit-more", (many["edit"] - few["edit"]) * 1e3, "ms more than with few", at_most(1))
-    figure("scale-memory", (many["resident"] - few["resident"]) / (many["tables"] - few["tables"]) / 1024, "KiB a table")
-    figure("scale-descriptors", many["descriptors"], "open files", decimals=0)
+    few, *others = [store(arguments, tables) for tables in arguments.tables]
+    for many in others or [few]:
+        of = f"scale-{many['tables']:.0f}"
+        figure(f"{of}-open", many["open"], "s, cold", at_most(2))
+        for name, goal in (("get", None), ("scan", at_most(2)), ("get_writing", None), ("scan_writing", None), ("drop", None)):
+            unit, factor = ("ms", 1e3) if name == "drop" else ("us", 1e6)
+            name, value, before = name.replace("_", "-"), many[name], few[name]
+            figure(f"{of}-{name}", value * factor, unit)
+            figure(f"{of}-{name}-ratio", value / before, f"times that of {few['tables']:.0f} tables", goal)
+        figure(f"{of}-pick", many["pick"] * 1e3, "ms")
+        figure(f"{of}-edit", many["edit"] * 1e3, "ms, with its sync")
+        figure(f"{of}-edit-unsynced", many["edit_unsynced"] * 1e3, "ms, without its sync", at_most(1))
+        figure(f"{of}-ingest-more", (many["ingest_unsynced"] - few["ingest_unsynced"]) * 1e3, "ms more than with few, without syncs", at_most(1))
+        if many is not few:
+            more = {name: many[name] - few[name] for name in ("resident", "cached", "tables")}
+            figure(f"{of}-memory", (more["resident"] - more["cached"]) / more["tables"] / 1024, "KiB a table, without the cache")
+        figure(f"{of}-cached", many["cached"] / 2**20, "MiB of blocks, indexes and filters")
+        figure(f"{of}-descriptors", many["descriptors"], "open files", decimals=0)
     print_summary()
 
 

@@ -33,6 +33,7 @@ pub enum Call {
 }
 
 type Filter = Box<dyn Fn(Call, &Path) -> bool + Send>;
+type PathFilter = Box<dyn Fn(&Path) -> bool + Send>;
 
 /// The call that fails, and how.
 pub struct Fault {
@@ -85,6 +86,16 @@ impl Fault {
 pub struct FaultyDisk {
     inner: Arc<dyn Disk>,
     plan: Arc<Mutex<Plan>>,
+    handles: Arc<Mutex<Handles>>,
+}
+
+/// The handles of files that were opened.
+#[derive(Default)]
+struct Handles {
+    /// Which are counted.
+    of: Option<PathFilter>,
+    now: usize,
+    max: usize,
 }
 
 #[derive(Default)]
@@ -102,6 +113,7 @@ impl FaultyDisk {
         Self {
             inner,
             plan: Arc::default(),
+            handles: Arc::default(),
         }
     }
 
@@ -125,6 +137,26 @@ impl FaultyDisk {
         lock(&self.plan).calls
     }
 
+    /// Counts from now on the handles of files at these paths that are opened, and not created.
+    pub fn count_handles(&self, of: impl Fn(&Path) -> bool + Send + 'static) {
+        *lock(&self.handles) = Handles {
+            of: Some(Box::new(of)),
+            ..Handles::default()
+        };
+    }
+
+    /// How many handles there are of those that are counted.
+    #[must_use]
+    pub fn handles(&self) -> usize {
+        lock(&self.handles).now
+    }
+
+    /// The most handles that there were at the same time.
+    #[must_use]
+    pub fn handles_max(&self) -> usize {
+        lock(&self.handles).max
+    }
+
     /// How many calls the armed fault has made fail.
     #[must_use]
     pub fn failed(&self) -> u64 {
@@ -140,6 +172,7 @@ impl FaultyDisk {
             inner: file,
             path: path.to_owned(),
             plan: Arc::clone(&self.plan),
+            _counted: None,
         })
     }
 }
@@ -198,7 +231,17 @@ impl Disk for FaultyDisk {
 
     fn open(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>> {
         self.check(Call::Open, file)?;
-        Ok(self.wrap(self.inner.open(file)?, file))
+        let opened = FaultyFile {
+            inner: self.inner.open(file)?,
+            path: file.to_owned(),
+            plan: Arc::clone(&self.plan),
+            _counted: CountedHandle::new(&self.handles, file),
+        };
+        Ok(Arc::new(opened))
+    }
+
+    fn parallel_opens(&self) -> usize {
+        self.inner.parallel_opens()
     }
 
     fn remove(&self, file: &Path) -> io::Result<()> {
@@ -240,6 +283,28 @@ struct FaultyFile {
     inner: Arc<dyn DiskFile>,
     path: PathBuf,
     plan: Arc<Mutex<Plan>>,
+    _counted: Option<CountedHandle>,
+}
+
+/// Counts as a handle while it lives.
+struct CountedHandle(Arc<Mutex<Handles>>);
+
+impl CountedHandle {
+    fn new(handles: &Arc<Mutex<Handles>>, path: &Path) -> Option<Self> {
+        let mut counted = lock(handles);
+        if !counted.of.as_ref()?(path) {
+            return None;
+        }
+        counted.now += 1;
+        counted.max = counted.max.max(counted.now);
+        Some(Self(Arc::clone(handles)))
+    }
+}
+
+impl Drop for CountedHandle {
+    fn drop(&mut self) {
+        lock(&self.0).now -= 1;
+    }
 }
 
 impl FaultyFile {

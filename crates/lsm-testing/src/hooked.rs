@@ -1,4 +1,4 @@
-//! A disk on which a test controls the syncs of files.
+//! A disk on which a test controls the syncs of files and folders.
 
 use lsm::{Disk, DiskFile};
 use profile::lock;
@@ -15,6 +15,7 @@ pub type SyncHook = dyn Fn(&Path, &dyn Fn() -> io::Result<()>) -> io::Result<()>
 pub struct HookedDisk {
     inner: Arc<dyn Disk>,
     hook: Arc<Mutex<Option<Arc<SyncHook>>>>,
+    folder_hook: Mutex<Option<Arc<SyncHook>>>,
 }
 
 struct HookedFile {
@@ -30,7 +31,13 @@ impl HookedDisk {
         Self {
             inner,
             hook: Arc::default(),
+            folder_hook: Mutex::default(),
         }
+    }
+
+    /// Lets `hook` run in place of each sync of a folder from now on.
+    pub fn hook_folder_syncs(&self, hook: Arc<SyncHook>) {
+        *lock(&self.folder_hook) = Some(hook);
     }
 
     /// Lets `hook` run in place of each sync of a file from now on, also of
@@ -69,6 +76,10 @@ impl Disk for HookedDisk {
         Ok(self.wrap(file, self.inner.open(file)?))
     }
 
+    fn parallel_opens(&self) -> usize {
+        self.inner.parallel_opens()
+    }
+
     fn remove(&self, file: &Path) -> io::Result<()> {
         self.inner.remove(file)
     }
@@ -82,7 +93,11 @@ impl Disk for HookedDisk {
     }
 
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
-        self.inner.sync_folder(folder)
+        let hook = lock(&self.folder_hook).clone();
+        match hook {
+            Some(hook) => hook(folder, &|| self.inner.sync_folder(folder)),
+            None => self.inner.sync_folder(folder),
+        }
     }
 
     fn available_bytes(&self, folder: &Path) -> io::Result<u64> {

@@ -55,6 +55,9 @@ pub struct Options {
     pub write_queue_bytes_max: usize,
     /// Memory of the cache for data blocks, filters and index blocks, in bytes.
     pub cache_bytes: usize,
+    /// How many files of tables are open at the same time. A table whose file is not is opened
+    /// again when it is read from the disk.
+    pub open_files_max: usize,
     /// The size at which a data or index block is complete, before compression, in bytes.
     pub block_bytes: usize,
     /// How data blocks are compressed.
@@ -102,6 +105,7 @@ impl Default for Options {
             memtables_frozen_max: 2,
             write_queue_bytes_max: 32 << 20,
             cache_bytes: 32 << 20,
+            open_files_max: 256,
             block_bytes: 4 << 10,
             compression: Compression::Lz4,
             filter_false_positive_rate: Some(0.01),
@@ -131,6 +135,9 @@ impl Options {
         }
         if self.memtables_frozen_max == 0 {
             return invalid("at least one memtable may be frozen");
+        }
+        if self.open_files_max == 0 {
+            return invalid("at least one file may be open");
         }
         if !(64..=16 << 20).contains(&self.block_bytes) {
             return invalid("a block has 64 bytes to 16 MiB");

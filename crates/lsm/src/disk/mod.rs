@@ -12,10 +12,11 @@
 //!
 //! `real` is the machine's file system, with `direct` I/O, `locked_folder` and `permissions`;
 //! `read` and `replace` are whole small files, `checked_file` their frame; `parallel` works on many
-//! files at the same time.
+//! files at the same time, and `file_cache` bounds how many are open.
 
 pub mod checked_file;
 mod direct;
+mod file_cache;
 mod locked_folder;
 mod parallel;
 mod permissions;
@@ -28,6 +29,7 @@ mod tests;
 
 pub(crate) use direct::ALIGNMENT as DIRECT_ALIGNMENT;
 pub use direct::DirectReader;
+pub(crate) use file_cache::{CachedFile, FileCache};
 pub(crate) use parallel::map_parallel;
 pub(crate) use read::read_file;
 pub use read::read_small_file;

@@ -54,6 +54,7 @@ pub(crate) fn map_parallel<T: Send>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::waiting::guarded;
     use std::collections::BTreeSet;
     use std::sync::{Barrier, Mutex};
     use std::thread::current;
@@ -74,13 +75,15 @@ mod tests {
 
     #[test]
     fn calls_that_wait_wait_at_the_same_time() {
-        // None returns before all have begun.
-        let all = Barrier::new(4);
-        map_parallel(4, 4 * FILES_A_THREAD, |_| {
-            all.wait();
-            Ok(())
-        })
-        .unwrap();
+        guarded("four calls at the same time", || {
+            // None returns before all have begun.
+            let all = Barrier::new(4);
+            map_parallel(4, 4 * FILES_A_THREAD, |_| {
+                all.wait();
+                Ok(())
+            })
+            .unwrap();
+        });
     }
 
     #[test]

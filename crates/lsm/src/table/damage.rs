@@ -248,7 +248,7 @@ impl Table {
                 Ok(()) | Err(_) => return,
             }
         }
-        if let Err(error @ Error::Io { .. }) = self.read_rest() {
+        if let Err(error @ Error::Io { action: "read", .. }) = self.read_rest() {
             self.note_corruption(&error, self.file_bytes() - 1);
         }
     }

@@ -104,7 +104,7 @@ impl DiskFile for ReadOnly {
 
 /// Opens `bytes` as the file of a table.
 fn open(bytes: &[u8]) -> Result<Table, Error> {
-    let file = Arc::new(ReadOnly(bytes.to_vec()));
+    let file: Arc<dyn DiskFile> = Arc::new(ReadOnly(bytes.to_vec()));
     let cache = Arc::new(BlockCache::new(64 << 10));
     Table::open(file, Path::new("/table"), TableId(1), cache, Some(0))
 }

@@ -10,7 +10,7 @@ use super::format::{FOOTER_BYTES, Footer, FooterError, TableProperties, VERSION,
 use super::reader::{Table, read};
 use super::set_aside::SetAside;
 use crate::cache::{Block, BlockCache};
-use crate::disk::DiskFile;
+use crate::disk::{CachedFile, DiskFile};
 use crate::error::Error;
 use crate::manifest::DamagedRange;
 use crate::table_id::TableId;
@@ -66,19 +66,24 @@ impl Table {
     /// # Errors
     /// [`Error::Invalid`] for an unknown version, [`Error::Corrupt`], [`Error::Io`].
     pub(crate) fn open(
-        file: Arc<dyn DiskFile>,
+        file: impl Into<CachedFile>,
         path: &Path,
         id: TableId,
         cache: Arc<BlockCache>,
         pinned_on: Option<usize>,
     ) -> Result<Self, Error> {
-        let file_bytes = file
+        let file: CachedFile = file.into();
+        let opened = file
+            .opened()
+            .map_err(|source| Error::io("open", path, source))?;
+        let file_bytes = opened
             .len()
             .map_err(|source| Error::io("measure", path, source))?;
         let Some(footer_offset) = file_bytes.checked_sub(FOOTER_BYTES as u64) else {
             return Err(Error::corrupt(path, 0, "the file is too short for a table"));
         };
-        let tail = Tail::read(&*file, path, file_bytes, footer_offset)?;
+        let tail = Tail::read(&*opened, path, file_bytes, footer_offset)?;
+        drop(opened);
         let bytes = tail.footer();
         let footer = Footer::decode(bytes, file_bytes).map_err(|error| match error {
             FooterError::Malformed(Malformed(what)) => Error::corrupt(path, footer_offset, what),
@@ -143,7 +148,7 @@ impl Table {
     /// for comparisons pass over it, and compaction takes it for one that may hold any version
     /// of the keys in `range` up to `greatest_timestamp`.
     pub(crate) fn lost(
-        file: Arc<dyn DiskFile>,
+        file: CachedFile,
         path: &Path,
         range: &DamagedRange,
         greatest_timestamp: Timestamp,

@@ -14,7 +14,7 @@ use super::record::{DataBlock, RecordBody};
 use super::set_aside::SetAside;
 use super::{DiskAccess, Interrupt, Purpose};
 use crate::cache::{Block, BlockCache, CountsStripe};
-use crate::disk::DiskFile;
+use crate::disk::{CachedFile, DiskFile};
 use crate::error::Error;
 use crate::manifest::SetAsidePart;
 use crate::table_id::TableId;
@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// pinned. Everything else comes through the cache.
 pub(crate) struct Table {
     pub(super) id: TableId,
-    pub(super) file: Arc<dyn DiskFile>,
+    pub(super) file: CachedFile,
     pub(super) path: Arc<Path>,
     pub(super) footer: Footer,
     pub(super) properties: TableProperties,
@@ -109,17 +109,19 @@ impl Table {
         self.lost.is_some()
     }
 
-    /// The file of a table that nobody reads any more.
-    pub(crate) fn into_file(self) -> Arc<dyn DiskFile> {
-        self.file
-    }
-
     /// Fills `buffer` with what its file has from `offset` on, whatever that is.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the file ends before, [`Error::Io`].
     pub(crate) fn read_file(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
-        read(&*self.file, &self.path, buffer, offset)
+        read(&*self.opened()?, &self.path, buffer, offset)
+    }
+
+    /// The file, opened if it is not. That it does not open says something about the process and
+    /// not about the table, so it is no failed read of the table.
+    fn opened(&self) -> Result<Arc<dyn DiskFile>, Error> {
+        let opened = self.file.opened();
+        opened.map_err(|source| Error::io("open", &self.path, source))
     }
 
     /// What the table holds.
@@ -415,7 +417,7 @@ impl Table {
     ) -> Result<Block, Error> {
         self.check_bounds(handle)?;
         let index_end = self.footer.top_index.offset;
-        match ahead.frame(&*self.file, handle, index_end) {
+        match ahead.frame(&self.file, handle, index_end) {
             Some((bytes, frame)) => frame::unpack(role, bytes, frame, handle.offset, ahead.spare())
                 .map_err(|malformed| self.corrupt(handle.offset, malformed)),
             None => self.read_block(handle, role),
@@ -439,7 +441,7 @@ impl Table {
 
     /// Fills a buffer from the table's file, and notes if the file is too short.
     pub(super) fn read(&self, buffer: &mut [u8], offset: u64) -> Result<(), Error> {
-        read(&*self.file, &self.path, buffer, offset).inspect_err(|error| {
+        self.read_file(offset, buffer).inspect_err(|error| {
             if let Error::Corrupt { .. } = error {
                 self.note_corruption(error, offset);
             }

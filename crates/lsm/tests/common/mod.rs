@@ -62,6 +62,7 @@ impl World {
                 cache_bytes: 256 << 10,
                 block_bytes: 512,
                 table_bytes: 16 << 10,
+                open_files_max: 3,
                 disk_reserve_bytes: 64 << 10,
                 ..Options::default()
             },

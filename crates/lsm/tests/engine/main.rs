@@ -16,6 +16,8 @@ mod flush;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
+mod open_files;
+#[cfg(test)]
 mod reads;
 #[cfg(test)]
 mod recovery;

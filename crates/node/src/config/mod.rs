@@ -70,6 +70,8 @@ pub struct NodeConfig {
     pub compaction_bytes_per_second: u64,
     /// Space kept free for deletes and compaction when the disk is full. Default: 64 MiB.
     pub disk_reserve_bytes: u64,
+    /// How many files of tables are open at the same time.
+    pub tables_open_max: usize,
     /// The secrets by which the nodes of the cluster recognise each other. It may be `None`
     /// only if all nodes are on this machine, or this node is alone.
     pub cluster_secret: Option<Secrets>,
@@ -162,6 +164,7 @@ impl NodeConfig {
             compactions_max: 1,
             compaction_bytes_per_second: 64 << 20,
             disk_reserve_bytes: 64 << 20,
+            tables_open_max: lsm::Options::default().open_files_max,
             cluster_secret: None,
             accept_data_loss: false,
             drop_future_versions: false,
@@ -243,6 +246,7 @@ impl NodeConfig {
             compactions_max: self.compactions_max,
             compaction_bytes_per_second: self.compaction_bytes_per_second,
             disk_reserve_bytes: self.disk_reserve_bytes,
+            open_files_max: self.tables_open_max,
             // A write may arrive again as long as its request runs, and the request
             // may have started late. All nodes of a cluster have the same timeout.
             newer_version_checks_kept: self.timeout.saturating_mul(2),

@@ -1,7 +1,7 @@
 //! What a start would refuse, found without a start: no store is opened, and no file is made. Each
 //! step is that of the start itself.
 
-use super::{addresses_of, bind_all, connection_bounds, take_stored_members, warn_of_file_size};
+use super::{addresses_of, bind_all, open_file_bounds, take_stored_members, warn_of_file_size};
 use crate::config::ServerConfig;
 use crate::server::Server;
 use crate::start_error::StartError;
@@ -110,7 +110,7 @@ fn tokens(config: &ServerConfig, seams: &Seams) -> Result<Outcome, StartError> {
 fn limits(config: &mut ServerConfig) -> Result<Outcome, StartError> {
     warn_of_file_size();
     let wanted = config.connections_max;
-    let clients = connection_bounds(config)?.clients;
+    let clients = open_file_bounds(config)?.clients;
     let text = format!("{} of clients", counted(clients as u64, "connection"));
     Ok(if clients < wanted {
         Outcome::Warning(format!("open files suffice for {text}, of {wanted}"))

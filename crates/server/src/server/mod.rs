@@ -28,7 +28,7 @@ use crate::trust::tls_files::{self, TlsReload};
 use cluster::NodeUrl;
 use lsm::Disk;
 use node::{ConfigError, Node, Seams};
-use open_files::ConnectionBounds;
+use open_files::OpenFileBounds;
 use peer::LinkFaults;
 use profile::lock;
 use rustix::process::{Resource, getrlimit};
@@ -124,7 +124,7 @@ impl Server {
                 Arc::clone(&seams.clock),
             ));
         }
-        let bounds = connection_bounds(&mut config)?;
+        let bounds = open_file_bounds(&mut config)?;
         warn_of_file_size();
         let sockets = bind_all(&config)?;
         let addresses = addresses_of(&sockets)?;
@@ -358,10 +358,10 @@ fn bind_once(
     Ok(sockets)
 }
 
-/// How many connections the limit of open files allows, which `config` has from then on.
-fn connection_bounds(config: &mut ServerConfig) -> Result<ConnectionBounds, FewOpenFiles> {
+/// How many connections and tables the limit of open files allows, which `config` has from then on.
+fn open_file_bounds(config: &mut ServerConfig) -> Result<OpenFileBounds, FewOpenFiles> {
     let limit = open_files::raise_limit();
-    let bounds = ConnectionBounds::within(limit, config)?;
+    let bounds = OpenFileBounds::within(limit, config)?;
     if bounds.clients < config.connections_max {
         tracing::warn!(
             open_files = limit,
@@ -372,6 +372,7 @@ fn connection_bounds(config: &mut ServerConfig) -> Result<ConnectionBounds, FewO
         );
         config.connections_max = bounds.clients;
     }
+    config.node.tables_open_max = bounds.tables;
     Ok(bounds)
 }
 

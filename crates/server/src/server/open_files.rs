@@ -1,8 +1,8 @@
-//! The process's limit of open files, and how many connections it allows.
+//! The process's limit of open files, and how many connections and files of tables it allows.
 //!
 //! A store that cannot open files fails writes, and a node that cannot accept connections fails its
 //! probes. So the store gets half of what the node's fixed needs leave, but no more than
-//! [`STORE_MAX`], and connections get the rest.
+//! [`STORE_MIN`], and connections get the rest. What they do not take is the store's as well.
 
 use crate::config::ServerConfig;
 use crate::net::connection_slots::{PEER_CONNECTIONS, UNAUTHENTICATED_MAX};
@@ -19,19 +19,29 @@ const A_SCHEDULER: u64 = 4;
 /// Threads with a scheduler beside the runtimes: the acceptor, and that of the process.
 const OTHER_SCHEDULERS: u64 = 2;
 
-/// How many files of the store keep connections away. A larger store needs a higher limit.
-const STORE_MAX: u64 = 2048;
+/// How many files of the store keep connections away.
+const STORE_MIN: u64 = 2048;
+
+/// What the store opens beside the tables that it keeps open: its log, and each table that is
+/// written, removed, or read past the system's memory.
+const STORE_OTHERS: u64 = 256;
+
+/// So many tables are kept open at most. To open one again costs less than to read from it, and the
+/// system needs a KiB for each.
+const TABLES_MAX: u64 = 16 << 10;
 
 /// What connections need at least: some of clients, and some beyond.
 const CONNECTIONS_MIN: u64 = 16;
 
-/// How many connections a node may have open, but those of peers.
+/// How many connections a node may have open, but those of peers, and how many tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ConnectionBounds {
+pub(crate) struct OpenFileBounds {
     /// Of clients.
     pub(crate) clients: usize,
     /// Unauthenticated ones, beyond those of clients.
     pub(crate) unauthenticated: usize,
+    /// Files of tables.
+    pub(crate) tables: usize,
 }
 
 /// Asks for as many open files as the system allows, and returns how many that is; `None`
@@ -52,8 +62,8 @@ pub(crate) fn raise_limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-impl ConnectionBounds {
-    /// What of the configured connections fits into a limit of open files.
+impl OpenFileBounds {
+    /// What of the configured connections and of tables fits into a limit of open files.
     ///
     /// # Errors
     /// The node cannot run with so few.
@@ -61,13 +71,14 @@ impl ConnectionBounds {
         let wanted = Self {
             clients: config.connections_max,
             unauthenticated: UNAUTHENTICATED_MAX,
+            tables: TABLES_MAX as usize,
         };
         let Some(limit) = limit else {
             return Ok(wanted);
         };
         let needed = needed(config);
         let left = limit.saturating_sub(needed);
-        let connections = left - left.div_ceil(2).min(STORE_MAX);
+        let connections = left - left.div_ceil(2).min(STORE_MIN);
         if connections < CONNECTIONS_MIN {
             let least = needed + 2 * CONNECTIONS_MIN;
             return Err(FewOpenFiles { limit, least });
@@ -75,9 +86,12 @@ impl ConnectionBounds {
         let connections = usize::try_from(connections).unwrap_or(usize::MAX);
         let unauthenticated = wanted.unauthenticated.min(connections / 4);
         let clients = wanted.clients.min(connections - unauthenticated);
+        let of_store = left.saturating_sub((clients + unauthenticated) as u64);
+        let tables = of_store - STORE_OTHERS.min(of_store / 2);
         Ok(Self {
             clients,
             unauthenticated,
+            tables: tables.clamp(1, TABLES_MAX) as usize,
         })
     }
 }
@@ -107,31 +121,33 @@ mod tests {
     }
 
     #[test]
-    fn connections_take_what_the_node_and_its_store_leave() {
-        for (nodes, limit, clients, unauthenticated) in [
-            (1, None, 2048, 128),
-            (1, Some(65_536), 2048, 128),
-            (1, Some(4200), 1976, 128),
-            (1, Some(4096), 1896, 128),
-            (1, Some(1024), 366, 122),
-            (1, Some(128), 30, 10),
+    fn connections_take_what_the_node_and_its_store_leave_and_tables_the_rest() {
+        for (nodes, limit, clients, unauthenticated, tables) in [
+            (1, None, 2048, 128, 16_384),
+            (1, Some(65_536), 2048, 128, 16_384),
+            (1, Some(10_000), 2048, 128, 7520),
+            (1, Some(4200), 1976, 128, 1792),
+            (1, Some(4096), 1896, 128, 1768),
+            (1, Some(1024), 366, 122, 244),
+            (1, Some(128), 30, 10, 20),
             // 48 and two links of five connections on each of two runtimes.
-            (3, Some(128), 23, 7),
-            (3, Some(100), 12, 4),
+            (3, Some(128), 23, 7, 15),
+            (3, Some(100), 12, 4, 8),
         ] {
-            let bounds = ConnectionBounds::within(limit, &config(nodes)).unwrap();
-            let found = (bounds.clients, bounds.unauthenticated);
-            assert_eq!(found, (clients, unauthenticated), "{nodes} {limit:?}");
+            let bounds = OpenFileBounds::within(limit, &config(nodes)).unwrap();
+            let found = (bounds.clients, bounds.unauthenticated, bounds.tables);
+            let expected = (clients, unauthenticated, tables);
+            assert_eq!(found, expected, "{nodes} {limit:?}");
         }
     }
 
     #[test]
     fn a_limit_that_leaves_no_room_is_refused_and_the_line_says_what_to_do() {
         for limit in [0, 20, 79] {
-            let few = ConnectionBounds::within(Some(limit), &config(1)).unwrap_err();
+            let few = OpenFileBounds::within(Some(limit), &config(1)).unwrap_err();
             assert_eq!(few, FewOpenFiles { limit, least: 80 });
             assert!(few.to_string().contains("ulimit -n"), "{few}");
         }
-        assert!(ConnectionBounds::within(Some(80), &config(1)).is_ok());
+        assert!(OpenFileBounds::within(Some(80), &config(1)).is_ok());
     }
 }

@@ -37,7 +37,11 @@ impl Store {
     pub(in crate::engine) fn close(&self) -> Result<(), Error> {
         let folder_lock = self.core.background.folder_lock();
         let finished = match folder_lock.hold() {
-            Ok(_held) => self.finish(),
+            Ok(_held) => {
+                let finished = self.finish();
+                self.core.tables.close();
+                finished
+            }
             Err(_) => return Ok(()),
         };
         folder_lock.release();

@@ -4,9 +4,10 @@
 //!    are held off, so that the owner can freeze other stores at the same moment.
 //! 2. The frozen memtables are flushed as always. What they become is noted: compaction may
 //!    have merged it with later tables before anybody looks.
-//! 3. Tables are immutable, and their open files stay readable when compaction removes them. So
-//!    the snapshot only keeps them open, and pins what they take on the disk until it lets go of
-//!    them. A crash frees all of it: nothing in the folder says that there was a snapshot.
+//! 3. Tables are immutable, and when compaction has replaced one, its file stays for as long as
+//!    somebody has the table. So the snapshot only holds the tables, and pins what they take on the
+//!    disk until it lets go of them. The first start after a crash frees all of it: nothing in the
+//!    folder says that there was a snapshot.
 //!
 //! There is one at a time, so what it pins is at most the store as it was.
 

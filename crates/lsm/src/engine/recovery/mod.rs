@@ -28,7 +28,7 @@ use super::writes::promises::Promises;
 use super::writes::queue::WriteQueue;
 use super::writes::write_rate::WriteRate;
 use crate::cache::BlockCache;
-use crate::disk::Disk;
+use crate::disk::{Disk, FileCache};
 use crate::error::Error;
 use crate::manifest::{LogClaim, Manifest, ManifestLog, ReadManifest, kept_tables};
 use crate::memtable::Memtable;
@@ -86,7 +86,8 @@ impl Store {
 
         let cache = Arc::new(BlockCache::new(options.cache_bytes));
         let mut orphans = find_orphans(folder, &names, &manifest);
-        let tables = open_tables(&**disk, folder, &mut manifest, &cache)?;
+        let open_files = FileCache::new(Arc::clone(disk), options.open_files_max);
+        let tables = open_tables(&open_files, folder, &mut manifest, &cache)?;
         report.tables_lost = tables.lost;
         let tables = tables.tables;
         // Tables may still hold sequence numbers that snapshots of an earlier run
@@ -246,7 +247,13 @@ impl Store {
             promises,
             Arc::clone(&free_segments),
         );
-        let files = TableFiles::new(&environment, &options, cache, progress.next_table);
+        let files = TableFiles::new(
+            &environment,
+            &options,
+            open_files,
+            cache,
+            progress.next_table,
+        );
         let tables = TableSet::new(
             &environment,
             &options,

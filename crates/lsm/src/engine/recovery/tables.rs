@@ -17,7 +17,7 @@
 //! the store can know. So these two stop the start, and so does a format of a later version.
 
 use crate::cache::BlockCache;
-use crate::disk::{Disk, DiskFile, map_parallel};
+use crate::disk::{CachedFile, FileCache, map_parallel};
 use crate::engine::table_set::Tables;
 use crate::error::Error;
 use crate::manifest::{DamagedRange, LiveTable, Manifest};
@@ -41,17 +41,13 @@ pub(in crate::engine) struct RecoveredTables {
 enum Opened {
     Table(Arc<Table>),
     /// It does not open.
-    Lost {
-        file: Arc<dyn DiskFile>,
-        why: Error,
-    },
+    Lost(Error),
 }
 
 /// A table that does not open.
 struct Lost {
     /// What is damaged: all of it.
     range: DamagedRange,
-    file: Arc<dyn DiskFile>,
     why: Error,
 }
 
@@ -61,28 +57,28 @@ struct Lost {
 /// [`Error::Corrupt`] for a missing table, and for tables that overlap where they must not;
 /// [`Error::Invalid`] for a table of a later version; [`Error::Io`].
 pub(in crate::engine) fn open_tables(
-    disk: &dyn Disk,
+    files: &Arc<FileCache>,
     folder: &Path,
     manifest: &mut Manifest,
     cache: &Arc<BlockCache>,
 ) -> Result<RecoveredTables, Error> {
     let named: Vec<&LiveTable> = manifest.tables.values().collect();
-    let opened = map_parallel(disk.parallel_opens(), named.len(), |number| {
-        open(disk, folder, named[number], cache)
+    let opened = map_parallel(files.parallel_opens(), named.len(), |number| {
+        open(files, folder, named[number], cache)
     })?;
     let mut tables = Vec::with_capacity(named.len());
     let mut all_lost = Vec::new();
     for (live, opened) in named.into_iter().zip(opened) {
         match opened {
             Opened::Table(table) => tables.push((usize::from(live.level), table)),
-            Opened::Lost { file, why } => {
+            Opened::Lost(why) => {
                 let range = range_of(live, manifest);
-                all_lost.push(Lost { range, file, why });
+                all_lost.push(Lost { range, why });
             }
         }
     }
     let lost = all_lost.len() as u64;
-    for Lost { range, file, why } in all_lost {
+    for Lost { range, why } in all_lost {
         let path = folder.join(table_file_name(range.table));
         tracing::error!(
             error = %why,
@@ -95,6 +91,7 @@ pub(in crate::engine) fn open_tables(
              and start it again"
         );
         let greatest = manifest.progress.greatest_timestamp;
+        let file = files.closed(&path);
         let table = Table::lost(file, &path, &range, greatest, Arc::clone(cache), why);
         tables.push((0, Arc::new(table)));
         if let Some(live) = manifest.tables.get_mut(&range.table) {
@@ -109,61 +106,51 @@ pub(in crate::engine) fn open_tables(
     Ok(RecoveredTables { tables, lost })
 }
 
-/// Opens the file of a table, and the table.
+/// Opens the file of a table, and the table, in several tries if the system cannot read it.
 ///
 /// # Errors
 /// As [`open_tables`].
 fn open(
-    disk: &dyn Disk,
+    files: &Arc<FileCache>,
     folder: &Path,
     live: &LiveTable,
     cache: &Arc<BlockCache>,
 ) -> Result<Opened, Error> {
     let path = folder.join(table_file_name(live.id));
-    let file = disk.open(&path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => {
-            Error::corrupt(&path, 0, "the manifest names this table, but it is missing")
+    let mut tries = 1;
+    loop {
+        let file = files.open(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                Error::corrupt(&path, 0, "the manifest names this table, but it is missing")
+            }
+            _ => Error::io("open", &path, error),
+        })?;
+        match open_table(file, &path, live, cache) {
+            Ok(table) => return Ok(Opened::Table(Arc::new(table))),
+            Err(why @ Error::Corrupt { .. }) => return Ok(Opened::Lost(why)),
+            Err(error @ Error::Io { action: "open", .. }) => return Err(error),
+            Err(Error::Io { .. }) if tries < TRIES_MAX => tries += 1,
+            Err(error @ Error::Io { .. }) => {
+                let what = format!("the system cannot read it: {error}");
+                return Ok(Opened::Lost(Error::corrupt(&path, 0, what)));
+            }
+            Err(error) => return Err(error),
         }
-        _ => Error::io("open", &path, error),
-    })?;
-    match open_table(&file, &path, live, cache) {
-        Ok(table) => Ok(Opened::Table(Arc::new(table))),
-        Err(why @ Error::Corrupt { .. }) => Ok(Opened::Lost { file, why }),
-        Err(error) => Err(error),
     }
 }
 
-/// Opens a table, in several tries if the system cannot read it.
+/// Opens a table, which has to be as long as the manifest says.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if it is damaged or cannot be read, [`Error::Invalid`].
+/// Those of [`Table::open`].
 fn open_table(
-    file: &Arc<dyn DiskFile>,
+    file: CachedFile,
     path: &Path,
     live: &LiveTable,
     cache: &Arc<BlockCache>,
 ) -> Result<Table, Error> {
-    let open = || {
-        let level = usize::from(live.level);
-        Table::open(
-            Arc::clone(file),
-            path,
-            live.id,
-            Arc::clone(cache),
-            Some(level),
-        )
-    };
-    let mut tries = 1;
-    let table = loop {
-        match open() {
-            Err(error @ Error::Io { .. }) if tries == TRIES_MAX => {
-                let what = format!("the system cannot read it: {error}");
-                return Err(Error::corrupt(path, 0, what));
-            }
-            Err(Error::Io { .. }) => tries += 1,
-            opened => break opened?,
-        }
-    };
+    let (level, cache) = (usize::from(live.level), Arc::clone(cache));
+    let table = Table::open(file, path, live.id, cache, Some(level))?;
     if table.file_bytes() != live.bytes {
         let what = format!("the manifest says that the file has {} bytes", live.bytes);
         return Err(Error::corrupt(path, table.file_bytes(), what));

@@ -1,7 +1,7 @@
 //! The files of tables: how they are written, opened and removed.
 
 use crate::cache::BlockCache;
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, FileCache};
 use crate::error::Error;
 use crate::manifest::{LEVELS, SetAsidePart};
 use crate::options::{Environment, NonOwned, Options};
@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// The owner of the numbers and files of tables. It has no lock.
 pub(crate) struct TableFiles {
     disk: Arc<dyn Disk>,
+    /// The open ones.
+    open: Arc<FileCache>,
     folder: PathBuf,
     cache: Arc<BlockCache>,
     settings: TableSettings,
@@ -64,11 +66,13 @@ impl TableFiles {
     pub(crate) fn new(
         environment: &Environment,
         options: &Options,
+        open: Arc<FileCache>,
         cache: Arc<BlockCache>,
         next: TableId,
     ) -> Self {
         Self {
             disk: Arc::clone(&environment.disk),
+            open,
             folder: environment.folder.clone(),
             cache,
             settings: TableSettings::from(options),
@@ -196,12 +200,7 @@ impl TableFiles {
     }
 
     fn open(&self, id: TableId, level: usize, is_recent: bool) -> Result<Arc<Table>, Error> {
-        let path = self.folder.join(table_file_name(id));
-        let file = self
-            .disk
-            .open(&path)
-            .map_err(|error| Error::io("open", &path, error))?;
-        let mut table = Table::open(file, &path, id, Arc::clone(&self.cache), Some(level))?;
+        let mut table = self.open_table(id, Some(level))?;
         if is_recent {
             table.set_recent();
         }
@@ -213,33 +212,22 @@ impl TableFiles {
     /// # Errors
     /// Those of [`Table::open`], and [`Error::Io`].
     pub(crate) fn open_kept(&self, id: TableId, parts: Vec<SetAsidePart>) -> Result<Table, Error> {
-        let path = self.folder.join(table_file_name(id));
-        let file = self
-            .disk
-            .open(&path)
-            .map_err(|error| Error::io("open", &path, error))?;
-        let table = Table::open(file, &path, id, Arc::clone(&self.cache), None)?;
+        let table = self.open_table(id, None)?;
         Ok(table.showing_kept(parts))
     }
 
-    /// Removes the file of a table, and gives it, so that its space can be freed a little at a
-    /// time.
-    pub(crate) fn take(&self, id: TableId) -> Option<Arc<dyn DiskFile>> {
-        let file = self.disk.open(&self.folder.join(table_file_name(id)));
-        self.remove(id);
-        file.ok()
+    fn open_table(&self, id: TableId, pinned_on: Option<usize>) -> Result<Table, Error> {
+        let path = self.folder.join(table_file_name(id));
+        let file = self
+            .open
+            .open(&path)
+            .map_err(|error| Error::io("open", &path, error))?;
+        Table::open(file, &path, id, Arc::clone(&self.cache), pinned_on)
     }
 
-    /// Removes the file of a table.
+    /// Removes the file of a table that nobody has.
     pub(crate) fn remove(&self, id: TableId) {
-        let path = self.folder.join(table_file_name(id));
-        if let Err(error) = self.disk.remove(&path) {
-            tracing::warn!(
-                %error,
-                file = %path.display(),
-                "could not remove a table that is not needed any more; the next start will"
-            );
-        }
+        remove_table(&*self.disk, &self.folder.join(table_file_name(id)));
     }
 
     /// Keeps the file of a table that did not open, under another name: it may be readable
@@ -259,5 +247,16 @@ impl TableFiles {
                 "could not rename a table that did not open; the next start removes it"
             ),
         }
+    }
+}
+
+/// Removes the file of a table.
+pub(super) fn remove_table(disk: &dyn Disk, path: &Path) {
+    if let Err(error) = disk.remove(path) {
+        tracing::warn!(
+            %error,
+            file = %path.display(),
+            "could not remove a table that is not needed any more; the next start will"
+        );
     }
 }

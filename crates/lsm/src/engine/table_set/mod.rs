@@ -5,8 +5,8 @@
 //! them and the memtables to readers. Everything that changes the live tables
 //! goes through one function, [`TableSet::apply`]: it makes a [`TableEdit`]
 //! durable in the manifest, then visible by replacing the read state,
-//! and then removes the files that the edit has made useless. A crash in between
-//! leaves files that the next start removes.
+//! and then removes the files that the edit has made useless, once no reader has their
+//! tables. A crash in between leaves files that the next start removes.
 //!
 //! - [`read_state`](ReadState), [`tables`](Tables), [`level`](Level): what readers see;
 //! - [`edit`](TableEdit), [`files`](TableFiles): how it changes;
@@ -18,7 +18,7 @@
 //! - [`set_aside`](SetAsideKeys): which parts of the tables are set aside;
 //! - [`summaries`](Levels): what a choice of compaction needs to know about the tables;
 //! - [`retired`](OverheadBytes): what readers may still hold although it was replaced, and the
-//!   space of removed files, which is freed a little at a time;
+//!   files that nobody needs any more, whose space is freed a little at a time;
 //! - [`cursors`](LevelCursor): cursors over the tables of a level and over memtables.
 //!
 //! Locks: `manifest`, held while the manifest is edited, across the disk's
@@ -203,7 +203,7 @@ impl TableSet {
     }
 
     /// Applies an edit: durably, then visibly, and all of it or nothing. Removes
-    /// the files that it has made useless.
+    /// the files that it has made useless, those of tables once no reader has them.
     ///
     /// # Errors
     /// When the manifest could not be stored. Nothing has changed then, and the
@@ -242,19 +242,12 @@ impl TableSet {
         edit: TableEdit,
     ) -> Result<(), Error> {
         let obsolete = self.store(manifest, edit)?.show();
-        for id in obsolete.discarded {
-            if let Some(file) = self.files.take(id) {
-                self.retired.add_removed(file);
-            }
+        for (id, bytes) in obsolete.discarded {
+            self.retired.discard(id, bytes);
         }
-        for (id, is_lost) in obsolete.tables {
-            if is_lost {
-                self.files.move_lost_aside(id);
-            } else {
-                self.files.remove(id);
-            }
+        for id in obsolete.lost {
+            self.files.move_lost_aside(id);
         }
-        // Not earlier, because a file is shortened only once it has no name.
         self.free_retired();
         for (segment, space) in obsolete.segments {
             if let Err(error) = self.free_segments.retire(segment, space) {
@@ -460,6 +453,13 @@ impl TableSet {
         }
     }
 
+    /// Frees what no reader holds any more, and removes no file from then on. The folder is still
+    /// the store's.
+    pub(crate) fn close(&self) {
+        self.free_retired();
+        self.retired.close();
+    }
+
     /// Frees at once the space of removed tables that waits for its turn, because the disk is
     /// short of room. Returns whether there was any.
     pub(crate) fn free_removed(&self) -> bool {
@@ -481,7 +481,7 @@ impl StoredEdit<'_> {
     pub(crate) fn show_ingested(self, at: Duration) {
         let obsolete = self.show_at(at);
         debug_assert!(
-            obsolete.tables.is_empty() && obsolete.segments.is_empty(),
+            obsolete.lost.is_empty() && obsolete.segments.is_empty(),
             "an ingest makes nothing useless"
         );
     }
@@ -505,13 +505,16 @@ impl StoredEdit<'_> {
         let before = set.read_state.load();
         let mut state = edit.apply(&before, &after);
         let live = &manifest.manifest().tables;
-        let (tables, discarded) = set_aside::useless_files(&edit, &before, &state, live);
-        let is_lost = |id| {
-            let mut removed = after.removed.iter();
-            removed.any(|table| table.id() == id && table.is_lost())
-        };
-        let tables = tables.into_iter().map(|id| (id, is_lost(id))).collect();
-        set.retired.add_tables(after.removed.iter().cloned());
+        let (useless, discarded) = set_aside::useless_files(&edit, &before, &state, live);
+        let mut lost = Vec::new();
+        for table in &after.removed {
+            let mut is_useless = useless.contains(&table.id());
+            if is_useless && table.is_lost() {
+                lost.push(table.id());
+                is_useless = false;
+            }
+            set.retired.add_table(Arc::clone(table), is_useless);
+        }
         if let Some(flushed) = edit.flushed {
             let last = Flushed::new(flushed.at, &flushed.memtable, flushed.sequences);
             remember(&mut state.flushed, last, set.newer_version_checks_kept);
@@ -541,7 +544,7 @@ impl StoredEdit<'_> {
         let kept = sealed_segments.split_off(&manifest.manifest().progress.least_log_segment);
         let segments = std::mem::replace(&mut *sealed_segments, kept);
         Obsolete {
-            tables,
+            lost,
             discarded,
             segments,
         }
@@ -559,11 +562,11 @@ pub(crate) fn describe_table(level: usize, table: &Table) -> LiveTable {
     }
 }
 
-/// The files that an edit has made useless.
+/// The files that an edit has made useless, but for those of tables that readers may still have.
 struct Obsolete {
-    /// The tables that are live no more, and whether each of them had not opened.
-    tables: Vec<(TableId, bool)>,
-    /// The files of tables that were kept, but not live.
-    discarded: Vec<TableId>,
+    /// The tables that are live no more, and had not opened.
+    lost: Vec<TableId>,
+    /// The files of tables that were kept, but not live, and their lengths.
+    discarded: Vec<(TableId, u64)>,
     segments: BTreeMap<u64, SegmentSpace>,
 }

@@ -8,7 +8,7 @@ use crate::table::Table;
 use crate::table_id::TableId;
 use base::Timestamp;
 use bytes::Bytes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Of which keys what the store holds is set aside.
@@ -105,22 +105,23 @@ pub(super) fn after(
 }
 
 /// The files that an edit has made useless: those of tables that were live or kept before it,
-/// and are neither after it. `live` are those that are live then.
+/// and are neither after it; of the latter the lengths, too. `live` are those that are live then.
 pub(super) fn useless_files(
     edit: &TableEdit,
     before: &ReadState,
     after: &ReadState,
     live: &BTreeMap<TableId, LiveTable>,
-) -> (Vec<TableId>, Vec<TableId>) {
+) -> (BTreeSet<TableId>, Vec<(TableId, u64)>) {
     let kept = kept_tables(&after.set_aside);
-    let mut removed = edit.removed.clone();
-    removed.retain(|table| !kept.contains(table));
-    let mut discarded = Vec::new();
+    let removed = edit.removed.iter().copied();
+    let removed = removed.filter(|table| !kept.contains(table)).collect();
+    let mut discarded = BTreeMap::new();
     if edit.discarded.is_some() {
-        discarded.extend(kept_tables(&before.set_aside));
-        discarded.retain(|table| !kept.contains(table) && !live.contains_key(table));
+        let parts = before.set_aside.iter().filter(|part| part.is_kept);
+        discarded.extend(parts.map(|part| (part.table, part.file_bytes)));
+        discarded.retain(|table, _| !kept.contains(table) && !live.contains_key(table));
     }
-    (removed, discarded)
+    (removed, discarded.into_iter().collect())
 }
 
 /// Tells tables what of them is set aside.

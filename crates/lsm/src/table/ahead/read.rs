@@ -9,7 +9,7 @@
 //! A walk that nobody waits for, over a table that the system hardly has in its memory, reads
 //! past that memory: what it reads is seldom read again.
 
-use crate::disk::{DirectReader, DiskFile};
+use crate::disk::{CachedFile, DirectReader};
 use crate::table::block::frame::{Handle, zeros};
 use std::ops::Range;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl ReadAhead {
     /// needed, which ends at `end` at the latest. [`None`] if that failed.
     pub(in crate::table) fn frame(
         &mut self,
-        file: &dyn DiskFile,
+        file: &CachedFile,
         handle: Handle,
         end: u64,
     ) -> Option<(Arc<[u8]>, Range<usize>)> {
@@ -111,13 +111,7 @@ impl ReadAhead {
         self.last_end = 0;
     }
 
-    fn read(
-        &mut self,
-        file: &dyn DiskFile,
-        handle: Handle,
-        frame_end: u64,
-        end: u64,
-    ) -> Option<()> {
+    fn read(&mut self, file: &CachedFile, handle: Handle, frame_end: u64, end: u64) -> Option<()> {
         let gap = self.last_end..=self.last_end.saturating_add(GAP_BYTES_MAX);
         let bytes_max = match self.direct {
             Direct::No => self.bytes_max.min(CACHED_PIECE_BYTES_MAX),
@@ -134,7 +128,9 @@ impl ReadAhead {
         if self.next_bytes > 0
             && let Direct::Asked = self.direct
         {
-            self.direct = file.direct_reader().map_or(Direct::No, Direct::Open);
+            let opened = file.opened().ok();
+            let direct = opened.and_then(|file| file.direct_reader());
+            self.direct = direct.map_or(Direct::No, Direct::Open);
         }
         let is_direct = matches!(self.direct, Direct::Open(_));
         self.begin = match self.read_directly(handle.offset, bytes) {
@@ -148,7 +144,7 @@ impl ReadAhead {
                 };
                 let room = &mut self.room(bytes)?[carried..bytes];
                 let offset = handle.offset + carried as u64;
-                file.read_exact_at(room, offset).ok()?;
+                file.opened().ok()?.read_exact_at(room, offset).ok()?;
                 0
             }
         };
@@ -237,6 +233,7 @@ mod tests {
         disk.create_folder(Path::new("/store")).unwrap();
         let file = disk.create(Path::new("/store/a")).unwrap();
         file.write_all_at(&bytes, 0).unwrap();
+        let file = CachedFile::from(file);
         // At the beginning, or with a part of a frame in the piece.
         for direct_from in 0..10 {
             let mut walk = ReadAhead::default();
@@ -251,7 +248,7 @@ mod tests {
                     bytes: FRAME_BYTES,
                 };
                 let end = bytes.len() as u64;
-                let frame = walk.up_to(1 << 20).frame(&*file, handle, end);
+                let frame = walk.up_to(1 << 20).frame(&file, handle, end);
                 let (piece, frame) = frame.unwrap();
                 let from = handle.offset as usize;
                 assert!(piece[frame] == bytes[from..from + FRAME_BYTES as usize]);

@@ -5,4 +5,5 @@ mod crashes;
 mod drop_above;
 mod lost_files;
 mod lost_tables;
+mod many_tables;
 mod replay;

@@ -2,12 +2,12 @@
 
 mod removed;
 
-use crate::disk::DiskFile;
 use crate::executor::{Executor, JobClass};
 use crate::locks::lock;
 use crate::memtable::{Memtable, Remains};
 use crate::options::Environment;
 use crate::table::Table;
+use crate::table_id::TableId;
 use removed::RemovedFiles;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -54,9 +54,9 @@ pub(super) fn overhead_max(live_bytes: u64, table_bytes: u64) -> u64 {
 }
 
 /// Memtables that were flushed, and tables that were merged or dropped. Whoever lets go of the
-/// last handle is held up: a memtable has many records to free, and the system frees the space
-/// of a removed file when it is closed. That could be a commit. So the set keeps a handle until
-/// no reader has one.
+/// last handle of a memtable is held up, because it has many records to free. That could be a
+/// commit. And a reader may have to open the file of a table again, so the file stays where it is
+/// for as long as somebody has the table. So the set keeps a handle until no reader has one.
 pub(super) struct Retired {
     held: Mutex<HeldByReaders>,
     /// The files of tables that are free.
@@ -68,7 +68,13 @@ pub(super) struct Retired {
 #[derive(Default)]
 struct HeldByReaders {
     memtables: Vec<Arc<Memtable>>,
-    tables: Vec<Arc<Table>>,
+    tables: Vec<RetiredTable>,
+}
+
+struct RetiredTable {
+    table: Arc<Table>,
+    /// Whether its file is removed once it is free. If not, the operator keeps what is in it.
+    is_useless: bool,
 }
 
 impl Retired {
@@ -84,14 +90,29 @@ impl Retired {
         lock(&self.held).memtables.push(memtable);
     }
 
-    pub(super) fn add_tables(&self, tables: impl Iterator<Item = Arc<Table>>) {
-        lock(&self.held).tables.extend(tables);
+    /// Adds a table. Its file is removed once it is free, if it `is_useless`.
+    pub(super) fn add_table(&self, table: Arc<Table>, is_useless: bool) {
+        let retired = RetiredTable { table, is_useless };
+        lock(&self.held).tables.push(retired);
+    }
+
+    /// Removes the file of a table that is not live, once nobody has the table any more.
+    pub(super) fn discard(&self, id: TableId, bytes: u64) {
+        let is_held = {
+            let mut held = lock(&self.held);
+            let mut tables = held.tables.iter_mut();
+            let table = tables.find(|retired| retired.table.id() == id);
+            table.map(|retired| retired.is_useless = true).is_some()
+        };
+        if !is_held {
+            self.removed.add(id, bytes);
+        }
     }
 
     /// What is held of tables.
     pub(super) fn overhead(&self) -> OverheadBytes {
         let held = lock(&self.held);
-        let held = held.tables.iter().map(|table| table.file_bytes());
+        let held = held.tables.iter().map(|retired| retired.table.file_bytes());
         OverheadBytes {
             unfinished: 0,
             held: held.sum(),
@@ -100,8 +121,7 @@ impl Retired {
     }
 
     /// Frees what no reader holds any more: some of it at once, and the rest from now on, faster
-    /// while more than `waiting_max` bytes of tables wait. The files of tables have lost their
-    /// names before.
+    /// while more than `waiting_max` bytes of tables wait.
     pub(super) fn free(&self, waiting_max: u64) {
         self.removed.set_max(waiting_max);
         fn is_free<T>(held: &mut Arc<T>) -> bool {
@@ -110,25 +130,32 @@ impl Retired {
         let (memtables, tables) = {
             let mut held = lock(&self.held);
             let memtables: Vec<_> = held.memtables.extract_if(.., is_free).collect();
+            let is_free = |retired: &mut RetiredTable| is_free(&mut retired.table);
             let tables: Vec<_> = held.tables.extract_if(.., is_free).collect();
             (memtables, tables)
         };
         for memtable in memtables.into_iter().filter_map(Arc::into_inner) {
             free_in_steps(memtable.into_remains(), &self.executor);
         }
-        for table in tables.into_iter().filter_map(Arc::into_inner) {
-            self.removed.add(table.into_file());
+        for RetiredTable { table, is_useless } in tables {
+            let (id, bytes) = (table.id(), table.file_bytes());
+            // Its file is closed before.
+            drop(table);
+            if is_useless {
+                self.removed.add(id, bytes);
+            }
         }
-    }
-
-    /// Frees the space of a file that was removed and that no reader has, from now on.
-    pub(super) fn add_removed(&self, file: Arc<dyn DiskFile>) {
-        self.removed.add(file);
     }
 
     /// Frees at once what waits of the files of tables. Returns whether anything did.
     pub(super) fn free_removed(&self) -> bool {
         self.removed.free_all()
+    }
+
+    /// Frees at once what waits of the files of tables, and removes none from then on: the next
+    /// start does.
+    pub(super) fn close(&self) {
+        self.removed.close();
     }
 }
 

@@ -1,13 +1,18 @@
-//! The space of removed files, which is freed a little at a time.
+//! The files of tables that are not needed any more, whose space is freed a little at a time.
 //!
 //! A file system that is mounted with `discard` tells the device which blocks it has freed before
 //! it completes the next syncs: when whole tables go at once, those of the log wait. RocksDB and
 //! Pebble pace deletions for the same reason. Like theirs, the pace rises when too much waits.
+//!
+//! A file keeps its name until its turn comes, and is open only then. If the process ends before, the
+//! next start removes it.
 
 use crate::disk::{Disk, DiskFile};
+use crate::engine::table_set::files::remove_table;
 use crate::executor::{Executor, JobClass};
 use crate::locks::lock;
 use crate::options::Environment;
+use crate::table_id::{TableId, table_file_name};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
@@ -27,13 +32,13 @@ const PARTS: u64 = 128;
 /// of it is gone after a tenth of a second.
 const EXCESS_PARTS: u64 = 4;
 
-/// A file of at most so many bytes is freed at once.
+/// A file of at most so many bytes is removed at once.
 const SHORT_BYTES: u64 = 64 << 10;
 
-/// With less room than this on the disk, files are freed at once: flushes may need it soon.
+/// With less room than this on the disk, files are removed at once: flushes may need it soon.
 const ROOM_BYTES_MIN: u64 = 1 << 30;
 
-/// Files that nobody reads any more and that have no name.
+/// Files of tables that nobody has any more.
 pub(super) struct RemovedFiles {
     waiting: Arc<Mutex<Waiting>>,
     executor: Weak<dyn Executor>,
@@ -49,6 +54,8 @@ struct Waiting {
     bytes_max: u64,
     /// Whether a job is to come.
     is_scheduled: bool,
+    /// Whether the folder may be another store's by now.
+    is_closed: bool,
 }
 
 impl Default for Waiting {
@@ -58,6 +65,7 @@ impl Default for Waiting {
             bytes: 0,
             bytes_max: u64::MAX,
             is_scheduled: false,
+            is_closed: false,
         }
     }
 }
@@ -72,8 +80,10 @@ impl Waiting {
 }
 
 struct RemovedFile {
-    file: Arc<dyn DiskFile>,
+    path: PathBuf,
     bytes: u64,
+    /// The file, once it has lost its name.
+    file: Option<Arc<dyn DiskFile>>,
 }
 
 impl RemovedFiles {
@@ -87,21 +97,31 @@ impl RemovedFiles {
         }
     }
 
-    /// Takes the last handle of a file. One that still has a name is only closed: somebody may
-    /// have linked it elsewhere, and wants what it holds.
-    pub(super) fn add(&self, file: Arc<dyn DiskFile>) {
-        let has_other_handles = Arc::strong_count(&file) > 1;
-        let (Ok(false), Ok(bytes)) = (file.has_name(), file.len()) else {
-            return;
-        };
-        if has_other_handles || bytes <= SHORT_BYTES || !self.has_room() {
+    /// Removes the file of a table that nobody has any more, of this length.
+    pub(super) fn add(&self, table: TableId, bytes: u64) {
+        let path = self.folder.join(table_file_name(table));
+        let is_slow = bytes > SHORT_BYTES && self.has_room();
+        let mut waiting = lock(&self.waiting);
+        if waiting.is_closed {
             return;
         }
-        let mut waiting = lock(&self.waiting);
+        if !is_slow {
+            drop(waiting);
+            remove_table(&*self.disk, &path);
+            return;
+        }
         waiting.bytes += bytes;
-        waiting.files.push_back(RemovedFile { file, bytes });
+        waiting.files.push_back(RemovedFile {
+            path,
+            bytes,
+            file: None,
+        });
         if !std::mem::replace(&mut waiting.is_scheduled, true) {
-            schedule(Arc::clone(&self.waiting), &self.executor);
+            schedule(
+                Arc::clone(&self.waiting),
+                Arc::clone(&self.disk),
+                &self.executor,
+            );
         }
     }
 
@@ -123,8 +143,18 @@ impl RemovedFiles {
             waiting.bytes -= waiting.files.iter().map(|file| file.bytes).sum::<u64>();
             std::mem::take(&mut waiting.files)
         };
-        // They are closed without the lock, because that takes long.
-        !files.is_empty()
+        // Without the lock, because that takes long.
+        let has_some = !files.is_empty();
+        for file in files {
+            file.shorten(0, &*self.disk);
+        }
+        has_some
+    }
+
+    /// Frees all that waits, and nothing from then on.
+    pub(super) fn close(&self) {
+        lock(&self.waiting).is_closed = true;
+        self.free_all();
     }
 
     fn has_room(&self) -> bool {
@@ -133,29 +163,62 @@ impl RemovedFiles {
     }
 }
 
-/// Has a step taken later. An executor that stops drops the job, and the files with their owner.
-fn schedule(waiting: Arc<Mutex<Waiting>>, executor: &Weak<dyn Executor>) {
+/// The folder may be another store's from then on.
+impl Drop for RemovedFiles {
+    fn drop(&mut self) {
+        let mut waiting = lock(&self.waiting);
+        waiting.is_closed = true;
+        waiting.files.clear();
+    }
+}
+
+impl RemovedFile {
+    /// Shortens the file to so many bytes. [`None`] if nothing is left. A file that cannot be
+    /// shortened is closed, and so is one that still has a name: somebody may have linked it
+    /// elsewhere, and wants what it holds.
+    fn shorten(mut self, bytes: u64, disk: &dyn Disk) -> Option<Self> {
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => {
+                let opened = (bytes > 0).then(|| disk.open(&self.path));
+                remove_table(disk, &self.path);
+                let file = opened?.ok()?;
+                matches!(file.has_name(), Ok(false)).then_some(file)?
+            }
+        };
+        (bytes > 0 && file.set_len(bytes).is_ok()).then_some(Self {
+            bytes,
+            file: Some(file),
+            ..self
+        })
+    }
+}
+
+/// Has a step taken later. An executor that stops drops the job, and what waits with its owner.
+fn schedule(waiting: Arc<Mutex<Waiting>>, disk: Arc<dyn Disk>, executor: &Weak<dyn Executor>) {
     if let Some(running) = executor.upgrade() {
         let executor = Weak::clone(executor);
-        let next = Box::new(move || free_some(waiting, &executor));
+        let next = Box::new(move || free_some(waiting, disk, &executor));
         running.spawn(JobClass::Compaction, STEP_REST, next);
     }
 }
 
-/// Closes the first files that wait, and shortens the one that is too long for that.
-fn free_some(waiting: Arc<Mutex<Waiting>>, executor: &Weak<dyn Executor>) {
+/// Removes the first files that wait, and shortens the one that is too long for that.
+fn free_some(waiting: Arc<Mutex<Waiting>>, disk: Arc<dyn Disk>, executor: &Weak<dyn Executor>) {
     let mut step = lock(&waiting).step();
     while step > 0 {
-        let Some(RemovedFile { file, bytes }) = lock(&waiting).files.pop_front() else {
+        let Some(file) = lock(&waiting).files.pop_front() else {
             break;
         };
-        // Without the lock, because this takes long. A file that cannot be shortened is closed.
-        let left = bytes.saturating_sub(step);
-        let is_shorter = left > 0 && file.set_len(left).is_ok();
-        let rest = is_shorter.then_some(RemovedFile { file, bytes: left });
+        let bytes = file.bytes;
+        // Without the lock, because this takes long.
+        let rest = file.shorten(bytes.saturating_sub(step), &*disk);
         let freed = bytes - rest.as_ref().map_or(0, |rest| rest.bytes);
         step = step.saturating_sub(freed);
         let mut waiting = lock(&waiting);
+        if waiting.is_closed {
+            return;
+        }
         waiting.bytes -= freed;
         if let Some(rest) = rest {
             waiting.files.push_front(rest);
@@ -167,7 +230,7 @@ fn free_some(waiting: Arc<Mutex<Waiting>>, executor: &Weak<dyn Executor>) {
         waiting.is_scheduled
     };
     if has_more {
-        schedule(waiting, executor);
+        schedule(waiting, disk, executor);
     }
 }
 
@@ -201,27 +264,32 @@ mod tests {
     }
 
     impl Fixture {
-        fn create(&self, name: &str, bytes: u64) -> Arc<dyn DiskFile> {
-            let file = self.disk.create(&self.removed.folder.join(name)).unwrap();
+        fn path(&self, table: u64) -> PathBuf {
+            self.removed.folder.join(table_file_name(TableId(table)))
+        }
+
+        fn create(&self, table: u64, bytes: u64) {
+            let file = self.disk.create(&self.path(table)).unwrap();
             file.set_len(bytes).unwrap();
-            file
         }
 
-        /// Removes a file, and adds its handle.
-        fn remove(&self, name: &str, file: Arc<dyn DiskFile>) {
-            self.disk.remove(&self.removed.folder.join(name)).unwrap();
-            self.removed.add(file);
+        fn create_and_remove(&self, table: u64, bytes: u64) {
+            self.create(table, bytes);
+            self.removed.add(TableId(table), bytes);
         }
 
-        fn create_and_remove(&self, name: &str, bytes: u64) {
-            self.remove(name, self.create(name, bytes));
+        fn names(&self) -> usize {
+            self.disk.list(&self.removed.folder).unwrap().len()
         }
 
         /// What is left of the files that wait.
         fn waiting_bytes(&self) -> u64 {
             let waiting = lock(&self.removed.waiting);
-            let files = waiting.files.iter();
-            let bytes = files.map(|file| file.file.len().unwrap()).sum();
+            let length = |waiting: &RemovedFile| {
+                let named = || self.disk.open(&waiting.path).unwrap();
+                waiting.file.clone().unwrap_or_else(named).len().unwrap()
+            };
+            let bytes = waiting.files.iter().map(length).sum();
             assert_eq!(waiting.bytes, bytes);
             bytes
         }
@@ -231,8 +299,8 @@ mod tests {
     fn removed_files_are_freed_a_little_at_a_time() {
         let fixture = in_memory();
         let lengths = [5 << 20, 3 << 19, 1 << 19, 100 << 10, SHORT_BYTES];
-        for (number, bytes) in lengths.into_iter().enumerate() {
-            fixture.create_and_remove(&number.to_string(), bytes);
+        for (table, bytes) in (1..).zip(lengths) {
+            fixture.create_and_remove(table, bytes);
         }
         let mut before = lengths.iter().sum::<u64>() - SHORT_BYTES;
         assert_eq!(fixture.waiting_bytes(), before);
@@ -242,13 +310,29 @@ mod tests {
             assert_eq!(before - now, before.min(STEP_BYTES));
             before = now;
         }
-        assert_eq!(before, 0);
+        assert_eq!((before, fixture.names()), (0, 0));
+    }
+
+    #[test]
+    fn however_many_wait_one_of_them_is_open() {
+        let disk = Arc::new(FaultyDisk::new(Arc::new(MemoryDisk::new()) as _));
+        let fixture = fixture(Arc::clone(&disk) as _, Path::new("/store"));
+        disk.count_handles(|_| true);
+        for table in 1..=200 {
+            fixture.create_and_remove(table, 3 << 19);
+        }
+        assert_eq!((fixture.names(), disk.handles()), (200, 0));
+        fixture.executor.run_for(STEP_REST);
+        assert!(fixture.names() < 200);
+        fixture.executor.run_until_idle();
+        assert_eq!((fixture.names(), disk.handles()), (0, 0));
+        assert_eq!(disk.handles_max(), 1);
     }
 
     #[test]
     fn much_that_waits_is_freed_in_larger_steps() {
         let fixture = in_memory();
-        fixture.create_and_remove("long", 1 << 30);
+        fixture.create_and_remove(1, 1 << 30);
         fixture.executor.run_for(STEP_REST);
         assert_eq!(fixture.waiting_bytes(), (1 << 30) - (1 << 30) / PARTS);
         fixture.executor.run_until_idle();
@@ -259,7 +343,7 @@ mod tests {
     fn what_is_too_much_is_freed_within_a_tenth_of_a_second() {
         let fixture = in_memory();
         fixture.removed.set_max(100 << 20);
-        fixture.create_and_remove("long", 900 << 20);
+        fixture.create_and_remove(1, 900 << 20);
         fixture.executor.run_for(STEP_REST);
         assert_eq!(fixture.waiting_bytes(), 700 << 20);
         fixture.executor.run_for(9 * STEP_REST);
@@ -271,11 +355,11 @@ mod tests {
     #[test]
     fn what_comes_later_is_freed_as_well() {
         let fixture = in_memory();
-        for name in ["first", "second"] {
-            fixture.create_and_remove(name, 2 << 20);
-            assert_eq!(fixture.waiting_bytes(), 2 << 20, "{name}");
+        for table in 1..=2 {
+            fixture.create_and_remove(table, 2 << 20);
+            assert_eq!(fixture.waiting_bytes(), 2 << 20, "{table}");
             fixture.executor.run_until_idle();
-            assert_eq!(fixture.waiting_bytes(), 0, "{name}");
+            assert_eq!(fixture.waiting_bytes(), 0, "{table}");
         }
     }
 
@@ -284,9 +368,9 @@ mod tests {
         for (room, waiting) in [(ROOM_BYTES_MIN, 5 << 20), (ROOM_BYTES_MIN - 1, 0)] {
             let disk = Arc::new(MemoryDisk::new());
             let fixture = fixture(Arc::clone(&disk) as _, Path::new("/store"));
-            let file = fixture.create("table", 5 << 20);
+            fixture.create(1, 5 << 20);
             disk.set_capacity(disk.used_bytes() + room);
-            fixture.remove("table", file);
+            fixture.removed.add(TableId(1), 5 << 20);
             assert_eq!(fixture.waiting_bytes(), waiting, "{room}");
             assert_eq!(disk.used_bytes(), waiting, "{room}");
         }
@@ -296,29 +380,55 @@ mod tests {
     fn what_waits_can_be_freed_at_once() {
         let fixture = in_memory();
         assert!(!fixture.removed.free_all());
-        fixture.create_and_remove("first", 5 << 20);
-        fixture.create_and_remove("second", 5 << 20);
+        fixture.create_and_remove(1, 5 << 20);
+        fixture.create_and_remove(2, 5 << 20);
         fixture.executor.run_for(STEP_REST);
         assert_eq!(fixture.waiting_bytes(), 9 << 20);
         assert!(fixture.removed.free_all());
-        assert_eq!(fixture.waiting_bytes(), 0);
-        fixture.create_and_remove("third", 2 << 20);
+        assert_eq!((fixture.waiting_bytes(), fixture.names()), (0, 0));
+        fixture.create_and_remove(3, 2 << 20);
         fixture.executor.run_until_idle();
         assert_eq!(fixture.waiting_bytes(), 0);
     }
 
     #[test]
-    fn a_file_that_cannot_be_shortened_is_closed() {
-        let memory = Arc::new(MemoryDisk::new());
-        let disk = Arc::new(FaultyDisk::new(Arc::clone(&memory) as _));
-        let fixture = fixture(Arc::clone(&disk) as _, Path::new("/store"));
-        fixture.create_and_remove("table", 5 << 20);
-        let fault = Fault::at(0, io::ErrorKind::Other).only(|call, _| call == Call::SetLen);
-        disk.arm(fault);
+    fn a_store_that_was_closed_or_is_gone_removes_nothing_more() {
+        let fixture = in_memory();
+        fixture.create_and_remove(1, 5 << 20);
         fixture.executor.run_for(STEP_REST);
-        assert_eq!(disk.failed(), 1);
-        assert_eq!(memory.used_bytes(), 0);
-        assert_eq!(fixture.executor.next_due(), None);
+        fixture.removed.close();
+        assert_eq!(fixture.names(), 0, "what waited is gone");
+        for bytes in [1, 5 << 20] {
+            fixture.create_and_remove(bytes, bytes);
+        }
+        fixture.executor.run_until_idle();
+        assert_eq!(fixture.names(), 2);
+
+        let fixture = in_memory();
+        fixture.create_and_remove(1, 5 << 20);
+        let Fixture {
+            disk,
+            executor,
+            removed,
+        } = fixture;
+        drop(removed);
+        executor.run_until_idle();
+        assert_eq!(disk.list(Path::new("/store")).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_opened_or_shortened_is_removed_whole() {
+        for fails in [Call::SetLen, Call::Open] {
+            let memory = Arc::new(MemoryDisk::new());
+            let disk = Arc::new(FaultyDisk::new(Arc::clone(&memory) as _));
+            let fixture = fixture(Arc::clone(&disk) as _, Path::new("/store"));
+            fixture.create_and_remove(1, 5 << 20);
+            disk.arm(Fault::at(0, io::ErrorKind::Other).only(move |call, _| call == fails));
+            fixture.executor.run_for(STEP_REST);
+            assert_eq!(disk.failed(), 1);
+            assert_eq!(memory.used_bytes(), 0);
+            assert_eq!(fixture.executor.next_due(), None);
+        }
     }
 
     #[test]
@@ -327,30 +437,22 @@ mod tests {
         let fixture = fixture(Arc::clone(&disk) as _, Path::new("/store"));
         let fault = Fault::at(0, io::ErrorKind::Other).only(|call, _| call == Call::AvailableBytes);
         disk.arm(fault);
-        fixture.create_and_remove("table", 5 << 20);
+        fixture.create_and_remove(1, 5 << 20);
         assert_eq!(disk.failed(), 1);
-        assert_eq!(fixture.waiting_bytes(), 0);
+        assert_eq!((fixture.waiting_bytes(), fixture.names()), (0, 0));
     }
 
     #[test]
     fn a_file_that_has_another_name_keeps_what_it_holds() {
         let folder = tempfile::tempdir().unwrap();
         let fixture = fixture(Arc::new(RealDisk::default()), folder.path());
-        let file = fixture.create("table", 5 << 20);
+        fixture.create(1, 5 << 20);
         let link = folder.path().join("link");
-        std::fs::hard_link(folder.path().join("table"), &link).unwrap();
-        fixture.remove("table", file);
+        std::fs::hard_link(fixture.path(1), &link).unwrap();
+        fixture.removed.add(TableId(1), 5 << 20);
         fixture.executor.run_until_idle();
         assert_eq!(link.metadata().unwrap().len(), 5 << 20);
-    }
-
-    #[test]
-    fn a_file_with_another_handle_keeps_what_it_holds() {
-        let fixture = in_memory();
-        let file = fixture.create("table", 5 << 20);
-        fixture.remove("table", Arc::clone(&file));
-        fixture.executor.run_until_idle();
-        assert_eq!(file.len().unwrap(), 5 << 20);
+        assert!(!fixture.path(1).exists());
     }
 
     #[test]
@@ -360,9 +462,10 @@ mod tests {
             in_memory(),
             fixture(Arc::new(RealDisk::default()), folder.path()),
         ] {
-            let file = fixture.create("table", 1);
+            fixture.create(1, 1);
+            let file = fixture.disk.open(&fixture.path(1)).unwrap();
             assert!(file.has_name().unwrap());
-            fixture.remove("table", Arc::clone(&file));
+            fixture.disk.remove(&fixture.path(1)).unwrap();
             assert!(!file.has_name().unwrap());
         }
     }

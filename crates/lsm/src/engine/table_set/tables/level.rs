@@ -157,7 +157,7 @@ impl Chunks {
 mod tests {
     use super::*;
     use crate::cache::BlockCache;
-    use crate::disk::Disk;
+    use crate::disk::FileCache;
     use crate::manifest::DamagedRange;
     use crate::table_id::TableId;
     use crate::testing::MemoryDisk;
@@ -166,9 +166,7 @@ mod tests {
 
     /// Tables with these numbers. Each says that its file has so many bytes.
     fn tables(numbers: impl Iterator<Item = u64>) -> Vec<Arc<Table>> {
-        let disk = MemoryDisk::new();
-        disk.create_folder(Path::new("/")).unwrap();
-        let file = disk.create(Path::new("/file")).unwrap();
+        let files = FileCache::new(Arc::new(MemoryDisk::new()), 1);
         let cache = Arc::new(BlockCache::new(1 << 20));
         let table = |number: u64| {
             let range = DamagedRange {
@@ -179,8 +177,8 @@ mod tests {
                 is_set_aside: false,
             };
             let why = crate::Error::Invalid("a test".to_owned());
-            let (file, cache) = (Arc::clone(&file), Arc::clone(&cache));
-            let path = Path::new("/file");
+            let (path, cache) = (Path::new("/file"), Arc::clone(&cache));
+            let file = files.closed(path);
             Arc::new(Table::lost(file, path, &range, Timestamp::ZERO, cache, why))
         };
         numbers.map(table).collect()

@@ -240,13 +240,31 @@ impl ClientConnection {
         }
     }
 
-    /// Whether a part of the request is not written.
+    /// Whether a part of the request is not written. What was lost with a connection is not written
+    /// any more.
     pub(super) fn has_to_write(&self) -> bool {
-        self.written < self.request.len() || self.socket.as_ref().is_some_and(Socket::has_unsent)
+        let has_rest = self.written < self.request.len();
+        let socket = self.socket.as_ref();
+        socket.is_some_and(|socket| has_rest || socket.has_unsent())
     }
 
     /// Whether bytes have arrived of which the system does not know any more.
     pub(super) fn has_unread(&self) -> bool {
         self.socket.as_ref().is_some_and(Socket::has_unread)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_lost_with_a_connection_is_not_written_any_more() {
+        let mut connection = ClientConnection::new(0);
+        connection
+            .request
+            .extend_from_slice(b"the rest of a request");
+        connection.close(Duration::ZERO);
+        assert!(!connection.has_to_write());
     }
 }

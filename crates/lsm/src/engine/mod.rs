@@ -579,7 +579,8 @@ impl Engine {
     /// memtables, claims the log and unlocks the folder, even if one of these
     /// fails. Blocks until no job or call of this engine can write any more, so
     /// the folder can be opened again at once. Reads go on, from what this engine
-    /// holds. A second call does nothing.
+    /// holds; one that has to open the file of a table again fails with [`Error::Io`] if
+    /// another engine has removed that since. A second call does nothing.
     ///
     /// # Errors
     /// As [`Engine::flush`]. What was acknowledged is in the log then, and the next

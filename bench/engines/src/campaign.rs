@@ -32,6 +32,9 @@ pub struct Campaign {
     pub results: PathBuf,
 }
 
+/// The keys of [`Part::Big`].
+const BIG_KEYS: u64 = 10_000_000;
+
 /// Which of an engine's two stores a step uses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
@@ -62,8 +65,9 @@ impl Campaign {
         for round in 0..self.rounds {
             self.remove_stores()?;
             for step in steps(part, self.effort) {
-                for turn in 0..EngineName::ALL.len() {
-                    let engine = EngineName::ALL[(turn + round as usize) % EngineName::ALL.len()];
+                let engines = part.engines();
+                for turn in 0..engines.len() {
+                    let engine = engines[(turn + round as usize) % engines.len()];
                     let task = self.task(&step, engine, round);
                     let measured = measure_apart(&task, None)?;
                     eprintln!("{part:?} round {}: {}", round + 1, measured.summary());
@@ -143,6 +147,7 @@ fn steps(part: Part, effort: Effort) -> Vec<Step> {
         Part::Small => unsynced(100, 400_000, effort),
         Part::Large => unsynced(1024, 100_000, effort),
         Part::Sync => synced(effort),
+        Part::Big => big(effort),
     }
 }
 
@@ -174,6 +179,28 @@ fn unsynced(value_bytes: usize, keys: u64, effort: Effort) -> Vec<Step> {
         step(Place::Kept, Workload::ReadMissing, 2),
         step(Place::Kept, Workload::Range, 2),
         step(Place::Kept, Workload::Scan, 1),
+    ]
+}
+
+/// The store is as large with any effort; the longer one writes and reads for longer.
+fn big(effort: Effort) -> Vec<Step> {
+    let longer = match effort {
+        Effort::Quick => 1.0,
+        Effort::Full => 10.0,
+    };
+    let step = |workload, seconds_max| Step {
+        place: Place::Kept,
+        workload,
+        durability: Durability::Os,
+        value_bytes: 1024,
+        keys: BIG_KEYS,
+        threads: 2,
+        seconds_max,
+    };
+    vec![
+        step(Workload::FillRandom, 7200.0),
+        step(Workload::Overwrite, 120.0 * longer),
+        step(Workload::Read, 10.0 * longer),
     ]
 }
 

@@ -53,7 +53,7 @@ enum Command {
 
 #[derive(Args)]
 struct RunArguments {
-    /// Only this part; may be given several times
+    /// Only this part; may be given several times [default: all but `big`]
     #[arg(long = "part", value_name = "PART")]
     parts: Vec<Part>,
     /// How often each engine does each task; the page has the medians
@@ -114,7 +114,7 @@ fn run(arguments: RunArguments) -> Result<(), Failure> {
     };
     campaign::check_folder(&campaign.folder)?;
     let parts = if arguments.parts.is_empty() {
-        Part::ALL.to_vec()
+        Part::SHORT.to_vec()
     } else {
         arguments.parts
     };

@@ -58,7 +58,7 @@ fn folder_name(path: &Path) -> String {
 impl Page {
     fn new(folder: &str, results: &Path, parts: &[(Part, Vec<Measurement>)]) -> Self {
         let mut page = Self {
-            text: introduction(parts),
+            text: introduction(),
             pictures: Vec::new(),
         };
         for (part, measurements) in parts {
@@ -108,8 +108,10 @@ impl Page {
     fn section(&mut self, folder: &str, part: Part, measurements: &[Measurement]) {
         let rows = table::rows(measurements);
         let all: Vec<&Row<'_>> = rows.iter().collect();
-        self.text
-            .push_str(&format!("\n## {}\n", title(part, &rows)));
+        self.text.push_str(&format!(
+            "\n## {}\n",
+            title(part, &rows, rounds(measurements))
+        ));
         let rates = plots::beside_the_best(
             "Operations a second, the best is 1",
             &all,
@@ -130,23 +132,17 @@ impl Page {
     }
 }
 
-fn introduction(parts: &[(Part, Vec<Measurement>)]) -> String {
-    let rounds = parts
-        .iter()
-        .flat_map(|(_, measurements)| measurements)
-        .map(|measurement| measurement.task.round + 1)
-        .max()
-        .unwrap_or(0);
+fn introduction() -> String {
     format!(
         "# The engine beside RocksDB and fjall
 
 What does Kvorum's engine (`crates/lsm`), without the network and the cluster, cost beside two \
 others of its kind, on equal terms?
 
-    cd bench/engines && cargo run --release -- run
+    cd bench/engines && cargo run --release -- run && cargo run --release -- run --part big --rounds 1
 
-That wrote this page at commit `{commit}`; `--full` takes ten times as many keys. The figures are medians of {rounds} \
-rounds. Each task ran in a process of its own, and the engines took turns within each workload. \
+That wrote this page at commit `{commit}`; `--full` takes ten times as many keys. The figures are medians of the \
+rounds that a title names. Each task ran in a process of its own, and the engines took turns within each workload. \
 Machine: {machine}.
 
 ## The terms
@@ -189,12 +185,26 @@ what is measured there.
     )
 }
 
-fn title(part: Part, rows: &[Row<'_>]) -> String {
-    let keys = rows.first().map_or(0, Row::keys);
+/// How often each engine did each task.
+fn rounds(measurements: &[Measurement]) -> u64 {
+    let rounds = measurements
+        .iter()
+        .map(|measurement| measurement.task.round + 1);
+    rounds.max().unwrap_or(0)
+}
+
+fn title(part: Part, rows: &[Row<'_>], rounds: u64) -> String {
+    let keys = thousands(rows.first().map_or(0, Row::keys) as f64);
+    let rounds = match rounds {
+        1 => "1 round".to_owned(),
+        many => format!("{many} rounds"),
+    };
     match part {
-        Part::Small => format!("Values of 100 bytes, {keys} keys, durability `os`"),
-        Part::Large => format!("Values of 1 KiB, {keys} keys, durability `os`"),
-        Part::Sync => "Durability `sync`".to_owned(),
+        Part::Small => format!("Values of 100 bytes, {keys} keys, durability `os`, {rounds}"),
+        Part::Large | Part::Big => {
+            format!("Values of 1 KiB, {keys} keys, durability `os`, {rounds}")
+        }
+        Part::Sync => format!("Durability `sync`, {rounds}"),
     }
 }
 

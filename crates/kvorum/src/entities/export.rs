@@ -47,7 +47,7 @@ pub(crate) struct ExportOptions {
     /// Replace FILE if it is there
     #[arg(long)]
     overwrite: bool,
-    /// Also write versions; an import ignores them but with --if-unchanged
+    /// Also write versions; an import ignores them unless --if-unchanged is given
     #[arg(long)]
     versions: bool,
     /// Export only what the first node holds, which may lack keys, not the whole cluster

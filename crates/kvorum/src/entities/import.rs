@@ -29,7 +29,7 @@ pub(super) const HELP: &str = "Examples:
   kvorum import backup.ndjson --url http://a:8080,http://b:8080,http://c:8080 --parallel 16
   curl -s https://example.com/data.ndjson.gz | kvorum import - --position data.position
 
-A line is {\"key\":…,\"value\":…} as 'kvorum export' and the API write it: key_base64 and value_base64 for bytes that are not text, expires for a TTL; versions are ignored but with --if-unchanged. If several lines have the same key, the last one wins. Input in gzip or zstd is recognized and decompressed.
+A line is {\"key\":…,\"value\":…} as 'kvorum export' and the API write it: key_base64 and value_base64 for bytes that are not text, expires for a TTL; versions are ignored unless --if-unchanged is given. If several lines have the same key, the last one wins. Input in gzip or zstd is recognized and decompressed.
 
 While an import runs, FILE.position records confirmed progress; it is deleted on success. After an interruption, --resume continues there: it stores some lines again, with the same content, and misses none. Name at least one of the nodes that were named before.";
 

@@ -5,8 +5,8 @@
 //! ```text
 //! ca.pem        what nodes and clients trust
 //! ca.key        the key that signs; it stays here
-//! NAME.pem      the certificate of a node, whose URL has the host NAME
-//! NAME.key
+//! HOST.pem      the certificate of a node, whose URL has this host
+//! HOST.key      its key
 //! ```
 
 mod signing;
@@ -40,7 +40,7 @@ pub(super) enum CertCommand {
     /// Make the authority of a cluster: ca.pem, which all nodes and clients trust, and ca.key, with which
     /// it signs; keep the key on no node
     Ca(CaOptions),
-    /// Make the certificate of a node, or renew it: NAME.pem and NAME.key
+    /// Make the certificate of a node, or renew it: HOST.pem and HOST.key
     Node(NodeOptions),
 }
 
@@ -55,7 +55,7 @@ pub(super) struct CaOptions {
 #[derive(Args, Clone, Debug)]
 pub(super) struct NodeOptions {
     /// The host of the node's URL: an IP address or a DNS name
-    #[arg(value_name = "NAME", value_parser = host)]
+    #[arg(value_name = "HOST", value_parser = host)]
     name: String,
     /// Another host by which clients reach the node, such as the name of a proxy. Can be given several times
     #[arg(long, value_name = "HOST", value_parser = host, value_delimiter = ',')]

@@ -20,7 +20,7 @@ const RUNNING_MAX: usize = RepairKind::ALL.len();
 
 /// For how long a node coordinates no full session after stores have refused one because they take
 /// part in another one, in which this node does not. If it did, it would wait for the end.
-const GIVING_WAY: Duration = Duration::from_secs(30);
+const PREEMPTED_FOR: Duration = Duration::from_secs(30);
 
 /// What a node knows of repair, at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -339,7 +339,7 @@ impl Record {
         };
         let has_given_way = state
             .preempted
-            .is_some_and(|since| now.saturating_sub(since) < GIVING_WAY);
+            .is_some_and(|since| now.saturating_sub(since) < PREEMPTED_FOR);
         has_given_way || state.running.iter().any(is_full)
     }
 

@@ -1,6 +1,6 @@
 //! What a node knows of sessions that have ended, and when the next one is due.
 
-use super::{EndedSessions, GIVING_WAY, LastEqual, Record, RepairCounts, RunningSession};
+use super::{EndedSessions, LastEqual, PREEMPTED_FOR, Record, RepairCounts, RunningSession};
 use crate::session::checkpoint::RepairFile;
 use crate::session::progress::{Rebuild, StoreRead};
 use base::{Clock, ManualClock};
@@ -250,9 +250,9 @@ fn a_full_session_is_under_way_until_it_ends_or_its_coordinator_is_silent() {
 fn a_session_gives_way_until_another_one_has_ended_here_or_for_a_while() {
     let (clock, record) = record();
     record.preempted();
-    clock.advance(GIVING_WAY / 2);
+    clock.advance(PREEMPTED_FOR / 2);
     assert!(record.is_other_full_running());
-    clock.advance(GIVING_WAY / 2);
+    clock.advance(PREEMPTED_FOR / 2);
     assert!(!record.is_other_full_running());
     record.preempted();
     record.began(incremental(1));

@@ -98,7 +98,7 @@ fn of_replica_state(status: &Status, silent: &[&str]) -> Option<Advice> {
                 let failed = counted(failed, "full repair");
                 bad(
                     format!("its store does not count: {failed} {verb} not rebuilt it"),
-                    "See 'a repair has ended' in the log of the first node by name".to_owned(),
+                    "See 'a repair has ended' in the logs of the nodes: the one that coordinates repairs has it".to_owned(),
                 )
             }
         },

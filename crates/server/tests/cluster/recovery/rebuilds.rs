@@ -166,7 +166,7 @@ fn a_rebuild_goes_on_where_it_was_although_the_coordinator_and_then_the_node_are
     cluster.stop_node(2);
     disks.replace(&mut cluster, 2, Arc::new(MemoryDisk::new()));
     cluster.start_node(2);
-    // The first node by name coordinates. A session goes from the first key to the last.
+    // The node with the least ID coordinates. A session goes from the first key to the last.
     let last = key(KEYS - 1);
     for (killed, filled) in [(0, 0), (2, KEYS / 4)] {
         until(

@@ -56,10 +56,16 @@ impl<C: RecordCursor> RecordCursor for NotAbove<'_, C> {
 ///
 /// # Errors
 /// Those of reading the tables, damage aside, and of writing them:
-/// [`Error::DiskFull`] if one of them does not fit a second time.
+/// [`Error::DiskFull`] if one of them does not fit a second time, or if there is no room for
+/// another log segment.
 pub(crate) fn drop_above(core: &Core, limit: Timestamp) -> Result<u64, Error> {
     if core.tables.greatest_timestamp() <= limit {
         return Ok(0);
+    }
+    // Without room for another segment the log goes on in that of the active memtable, and no
+    // table could take its place.
+    if core.tables.load().active.greatest_timestamp() > limit {
+        return Err(Error::DiskFull);
     }
     // Each of the edits that follow stores the limit as the greatest timestamp. If
     // a crash leaves versions above it, the next start finds their timestamps in
@@ -91,11 +97,16 @@ pub(crate) fn drop_above(core: &Core, limit: Timestamp) -> Result<u64, Error> {
             })?;
         }
     }
-    let tables = Arc::clone(&core.tables.load().tables);
-    for (level, table) in tables.iter() {
-        if table.properties().greatest_timestamp > limit {
-            dropped += rewrite_without(core, level, table, limit)?;
-        }
+    let state = core.tables.load_full();
+    let above = state.tables.iter();
+    let above = above.filter(|(_, table)| table.properties().greatest_timestamp > limit);
+    let above: Vec<_> = above
+        .map(|(level, table)| (level, Arc::clone(table)))
+        .collect();
+    // A table that somebody has keeps its room.
+    drop(state);
+    for (level, table) in above {
+        dropped += rewrite_without(core, level, table, limit)?;
     }
     note_greatest(core)?;
     Ok(dropped)
@@ -106,7 +117,7 @@ pub(crate) fn drop_above(core: &Core, limit: Timestamp) -> Result<u64, Error> {
 fn rewrite_without(
     core: &Core,
     level: usize,
-    table: &Arc<Table>,
+    table: Arc<Table>,
     limit: Timestamp,
 ) -> Result<u64, Error> {
     let mut dropped = 0;
@@ -125,9 +136,12 @@ fn rewrite_without(
         }
         written => written?,
     };
+    let id = table.id();
+    // The edit frees it if nobody has it any more.
+    drop(table);
     core.tables.apply(TableEdit {
         added: added.into_iter().map(|table| (level, table)).collect(),
-        removed: vec![table.id()],
+        removed: vec![id],
         ..TableEdit::default()
     })?;
     Ok(dropped)

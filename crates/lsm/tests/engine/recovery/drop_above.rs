@@ -1,8 +1,8 @@
 //! Versions above a limit are dropped when a store is opened.
 
-use crate::common::{World, delete, put, read, scan_all};
+use crate::common::{World, delete, ingest, long, put, read, scan_all};
 use base::Timestamp;
-use lsm::{Disk, Engine};
+use lsm::{Disk, Engine, Error};
 use lsm_testing::{BlockingWrite, Fault, FaultyDisk, MemoryDisk};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -161,4 +161,57 @@ fn a_start_that_dies_at_any_call_is_completed_by_the_next() {
             }
         }
     }
+}
+
+/// Each table is freed before the one after the next is written.
+#[test]
+fn a_start_needs_room_for_a_few_tables_and_not_for_all() {
+    const TABLE_BYTES: u64 = 64 << 10;
+    let mut world = World::new();
+    world.options.table_bytes = TABLE_BYTES;
+    world.options.compression = lsm::Compression::None;
+    let engine = world.open();
+    let entries: Vec<_> = (0..1_000)
+        .map(|number| {
+            let timestamp = if number % 20 == 0 { LIMIT } else { 0 } + 1 + number / 20;
+            put(&format!("{number:04}"), timestamp, &long(number, 1_000))
+        })
+        .collect();
+    assert!(ingest(&engine, &entries).unwrap().tables > 14);
+    engine.close().unwrap();
+    drop(engine);
+    let memory = Arc::new(world.memory.clone_synced());
+    memory.set_capacity(memory.used_bytes() + 3 * TABLE_BYTES);
+    let mut world = dropping(Arc::clone(&memory));
+    world.options.compression = lsm::Compression::None;
+    let (engine, report) = world.try_open().unwrap();
+    assert_eq!(report.versions_dropped, 50);
+    assert_eq!(scan_all(&engine, "", None).len(), 950);
+}
+
+/// There the log goes on in its last segment, whose records stay in memory.
+#[test]
+fn a_start_without_room_for_a_log_segment_says_that_it_drops_nothing() {
+    let world = World::new();
+    let engine = world.open();
+    for number in 0..10 {
+        engine
+            .write(put(&key(number), LIMIT + 1 + number, "future"))
+            .unwrap();
+    }
+    drop(engine);
+    let memory = Arc::new(world.memory.clone_synced());
+    let folder = World::folder();
+    for name in memory.list(&folder).unwrap() {
+        if name == "RESERVE" || name.ends_with(".free") {
+            memory.remove(&folder.join(name)).unwrap();
+        }
+    }
+    memory.set_capacity(memory.used_bytes());
+    let refused = dropping(Arc::clone(&memory)).try_open().map(drop);
+    assert!(matches!(refused, Err(Error::DiskFull)), "{refused:?}");
+    memory.set_capacity(u64::MAX);
+    let (engine, report) = dropping(memory).try_open().unwrap();
+    assert_eq!(report.versions_dropped, 10);
+    assert!(scan_all(&engine, "", None).is_empty());
 }

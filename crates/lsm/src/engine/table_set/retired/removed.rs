@@ -145,8 +145,8 @@ impl RemovedFiles {
         };
         // Without the lock, because that takes long.
         let has_some = !files.is_empty();
-        for file in files {
-            file.shorten(0, &*self.disk);
+        for file in files.iter().filter(|file| file.file.is_none()) {
+            remove_table(&*self.disk, &file.path);
         }
         has_some
     }
@@ -173,24 +173,17 @@ impl Drop for RemovedFiles {
 }
 
 impl RemovedFile {
-    /// Shortens the file to so many bytes. [`None`] if nothing is left. A file that cannot be
-    /// shortened is closed, and so is one that still has a name: somebody may have linked it
-    /// elsewhere, and wants what it holds.
-    fn shorten(mut self, bytes: u64, disk: &dyn Disk) -> Option<Self> {
-        let file = match self.file.take() {
-            Some(file) => file,
-            None => {
-                let opened = (bytes > 0).then(|| disk.open(&self.path));
-                remove_table(disk, &self.path);
-                let file = opened?.ok()?;
-                matches!(file.has_name(), Ok(false)).then_some(file)?
-            }
-        };
-        (bytes > 0 && file.set_len(bytes).is_ok()).then_some(Self {
-            bytes,
-            file: Some(file),
-            ..self
-        })
+    /// The file, which has lost its name now. [`None`] if it does not open, or if it still has a
+    /// name: somebody may have linked it elsewhere, and wants what it holds.
+    fn without_name(&mut self, disk: &dyn Disk) -> Option<Arc<dyn DiskFile>> {
+        if let Some(file) = self.file.take() {
+            return Some(file);
+        }
+        let opened = disk.open(&self.path);
+        remove_table(disk, &self.path);
+        opened
+            .ok()
+            .filter(|file| matches!(file.has_name(), Ok(false)))
     }
 }
 
@@ -207,21 +200,32 @@ fn schedule(waiting: Arc<Mutex<Waiting>>, disk: Arc<dyn Disk>, executor: &Weak<d
 fn free_some(waiting: Arc<Mutex<Waiting>>, disk: Arc<dyn Disk>, executor: &Weak<dyn Executor>) {
     let mut step = lock(&waiting).step();
     while step > 0 {
-        let Some(file) = lock(&waiting).files.pop_front() else {
-            break;
+        let (removed, file) = {
+            let mut waiting = lock(&waiting);
+            let Some(mut removed) = waiting.files.pop_front() else {
+                break;
+            };
+            // Under the lock: after a close the name may be that of another store's table.
+            let file = removed.without_name(&*disk);
+            (removed, file)
         };
-        let bytes = file.bytes;
         // Without the lock, because this takes long.
-        let rest = file.shorten(bytes.saturating_sub(step), &*disk);
-        let freed = bytes - rest.as_ref().map_or(0, |rest| rest.bytes);
+        let left_bytes = removed.bytes.saturating_sub(step);
+        let file = file.filter(|file| left_bytes > 0 && file.set_len(left_bytes).is_ok());
+        let left_bytes = if file.is_some() { left_bytes } else { 0 };
+        let freed = removed.bytes - left_bytes;
         step = step.saturating_sub(freed);
         let mut waiting = lock(&waiting);
         if waiting.is_closed {
             return;
         }
         waiting.bytes -= freed;
-        if let Some(rest) = rest {
-            waiting.files.push_front(rest);
+        if file.is_some() {
+            waiting.files.push_front(RemovedFile {
+                bytes: left_bytes,
+                file,
+                ..removed
+            });
         }
     }
     let has_more = {
@@ -238,9 +242,12 @@ fn free_some(waiting: Arc<Mutex<Waiting>>, disk: Arc<dyn Disk>, executor: &Weak<
 mod tests {
     use super::*;
     use crate::disk::RealDisk;
-    use crate::testing::{Call, Fault, FaultyDisk, MemoryDisk, StepExecutor, environment};
+    use crate::testing::{
+        Call, Fault, FaultyDisk, MemoryDisk, PATIENCE, StepExecutor, environment,
+    };
     use std::io;
     use std::path::Path;
+    use std::sync::mpsc::channel;
 
     struct Fixture {
         disk: Arc<dyn Disk>,
@@ -414,6 +421,33 @@ mod tests {
         drop(removed);
         executor.run_until_idle();
         assert_eq!(disk.list(Path::new("/store")).unwrap().len(), 1);
+    }
+
+    /// The folder may be another store's from then on, with a table of the same number.
+    #[test]
+    fn a_close_waits_for_the_job_under_way() {
+        let disk = Arc::new(FaultyDisk::new(Arc::new(MemoryDisk::new()) as _));
+        let fixture = fixture(Arc::clone(&disk) as _, Path::new("/store"));
+        fixture.create_and_remove(1, 5 << 20);
+        let (reached, opens) = channel();
+        let (release, released) = channel();
+        let released = Mutex::new(released);
+        disk.arm(Fault::at(0, io::ErrorKind::Other).only(move |call, _| {
+            if call == Call::Remove {
+                let _sent = reached.send(());
+                let _released = released.lock().unwrap().recv();
+            }
+            false
+        }));
+        std::thread::scope(|scope| {
+            let release = release;
+            scope.spawn(|| fixture.executor.run_for(STEP_REST));
+            opens.recv_timeout(PATIENCE).unwrap();
+            assert!(fixture.removed.waiting.try_lock().is_err());
+            scope.spawn(|| fixture.removed.close());
+            release.send(()).unwrap();
+        });
+        assert_eq!(fixture.names(), 0);
     }
 
     #[test]

@@ -204,4 +204,37 @@ mod tests {
         assert_eq!(movable_to(4, 14), 1, "they are not the next level");
         assert_eq!(movable_to(6, 2), 0, "it overlaps them");
     }
+
+    #[test]
+    fn of_tables_that_overlap_each_other_one_moves() {
+        let (environment, _executor) = environment(Arc::new(MemoryDisk::new()));
+        let options = Options {
+            compaction: false,
+            compression: Compression::None,
+            table_bytes: TABLE_BYTES,
+            ..Options::default()
+        };
+        let (engine, _) = Engine::open(environment, options).unwrap();
+        let core = &engine.inner.core;
+        let mut ids = Vec::new();
+        for (keys, level) in [(["a", "c"], 2), (["b", "d"], 0)] {
+            for key in keys {
+                engine.write(entry(key)).unwrap();
+            }
+            engine.flush().unwrap();
+            let table = Arc::clone(core.tables.load().tables.levels()[0].get(0).unwrap());
+            ids.push((level, table.id()));
+            core.tables.move_down(level, vec![table]).unwrap();
+        }
+        let pick = Pick {
+            inputs: ids,
+            output_level: 6,
+            reason: Reason::PushDown,
+            cursor: None,
+            cuts: Cuts::default(),
+        };
+        assert!(move_down(&pick, core).unwrap());
+        let levels = core.tables.load();
+        assert_eq!(levels.tables.levels()[6].len(), 1);
+    }
 }

@@ -279,9 +279,10 @@ impl TableSet {
         self.store(manifest, edit)
     }
 
-    /// Moves tables that overlap neither each other nor a table of `level` down to that level,
-    /// durably. One that is not live any more or is being merged stays what it is, and so does one
-    /// for which there is no room any more on that level. Returns those that have moved.
+    /// Moves tables that overlap no table of `level` down to that level, durably. One that is not
+    /// live any more or is being merged stays what it is, and so does one for which there is no
+    /// room any more on that level. Of some that overlap each other the first one moves. Returns
+    /// those that have moved.
     ///
     /// # Errors
     /// As [`TableSet::apply`].
@@ -298,6 +299,14 @@ impl TableSet {
             known.is_some_and(|known| usize::from(known.level) < level)
                 && !merges.iter().any(|merge| merge.reads(table.id()))
                 && is_free(level, table, &live, &merges)
+        });
+        let mut moving = Tables::new(std::iter::empty());
+        tables.retain(|table| {
+            let is_apart = !moving.overlaps(level, table);
+            if is_apart {
+                moving.insert(level, Arc::clone(table));
+            }
+            is_apart
         });
         if tables.is_empty() {
             return Ok(tables);

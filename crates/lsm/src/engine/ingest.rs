@@ -78,11 +78,11 @@ pub struct Ingested {
 
 /// Entries on their way to tables of a store, in the order of their keys.
 ///
-/// It takes the memory of one table that is written, and a file handle for each table
-/// that is complete. It holds no lock between calls, so a job may hold it for long and
-/// hand it to the next; but for as long as it lives, compaction drops no tombstone that
-/// is as new as an entry that was pushed. A table has at least one record of the ingest
-/// and no others, so many small ingests make many small tables.
+/// It takes the memory of one table that is written. It holds no lock between calls, so a
+/// job may hold it for long and hand it to the next; but for as long as it lives,
+/// compaction drops no tombstone that is as new as an entry that was pushed. A table has at
+/// least one record of the ingest and no others, so many small ingests make many small
+/// tables.
 pub struct Ingest {
     inner: Arc<Store>,
     number: u64,

@@ -58,9 +58,9 @@ struct Fetch<'a> {
     bypasses_cache: bool,
     /// Whether the cache keeps the block if it was read.
     keep: bool,
-    /// Whether a long block waits for its turn. Compaction does not wait: only one
-    /// runs at a time, and its thread has a low priority, so it would block others
-    /// for long during its turn.
+    /// Whether a long block waits for its turn. Compaction does not wait: only a few
+    /// run at a time, and their threads have a low priority, so they would block others
+    /// for long during their turns.
     takes_turns: bool,
     /// The counters for the fetch, if it is counted.
     counts: Option<&'a CountsStripe>,

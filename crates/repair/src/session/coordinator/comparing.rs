@@ -188,12 +188,15 @@ impl ComparedRange {
         self.announcing.clone()
     }
 
-    /// The pairs in the order in which they are compared. A node that lacks most of the range
-    /// has it streamed by the first of its peers, so the peers take turns.
-    pub(super) fn in_turn(&self, mut pairs: Vec<Pair>) -> Vec<Pair> {
-        let first = self.number as usize % pairs.len().max(1);
-        pairs.rotate_left(first);
-        pairs
+    /// The pairs in the order in which they are compared: those that differ come first. A node that
+    /// lacks most of the range has it streamed by the first of its peers, so they take turns.
+    pub(super) fn in_turn(&self, pairs: Vec<Pair>) -> Vec<Pair> {
+        let (same, mut differing): (Vec<Pair>, Vec<Pair>) =
+            pairs.into_iter().partition(|pair| self.is_same(*pair));
+        let first = self.number as usize % differing.len().max(1);
+        differing.rotate_left(first);
+        differing.extend(same);
+        differing
     }
 }
 
@@ -228,6 +231,41 @@ fn compared(answer: &RepairAnswer, lower_has_asked: bool) -> Compared {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::Timestamp;
+    use cluster::comparison::Item;
+
+    #[test]
+    fn the_peers_of_a_node_that_lacks_everything_take_equal_turns() {
+        let [one, other, lost] = [0, 1, 2].map(NodeId::new);
+        let item = Item {
+            key_hash: 1,
+            timestamp: Timestamp::from_u64(1),
+            content_hash: 1,
+        };
+        let full: Digest = [item].into_iter().collect();
+        let empty = Digest::default();
+        let digests = [(one, [full; 3]), (other, [full; 3]), (lost, [empty; 3])];
+        let same = Pair::of(one, other);
+        let [first, second] = [Pair::of(one, lost), Pair::of(other, lost)];
+        for (number, expected) in [
+            (0, [first, second, same]),
+            (1, [second, first, same]),
+            (2, [first, second, same]),
+            (3, [second, first, same]),
+        ] {
+            let range = ComparedRange {
+                number,
+                digests: digests
+                    .map(|(node, with)| NodeDigests {
+                        node,
+                        with: with.to_vec(),
+                    })
+                    .to_vec(),
+                ..ComparedRange::default()
+            };
+            assert_eq!(range.in_turn(vec![same, first, second]), expected);
+        }
+    }
 
     #[test]
     fn who_lacks_something_is_told_by_who_has_asked() {

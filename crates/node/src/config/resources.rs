@@ -56,7 +56,8 @@ impl MemoryParts {
     /// The most bytes of keys and values that a range of a repair has. A session keeps two
     /// ranges of which it may have streamed twice as much, so it holds as much as two
     /// memtables at most, unless those are very small: a range of few keys does not pay
-    /// for what it costs to compare it, and is not streamed.
+    /// for what it costs to compare it, and is not streamed. A node that streams to others, and is
+    /// not streamed to, keeps about one range instead.
     #[must_use]
     pub fn repair_range_bytes_max(&self) -> usize {
         (self.memtable_bytes / 2).clamp(4 << 20, 16 << 20)

@@ -7,11 +7,13 @@
 //!
 //! - `state`: the scan of one session, and its range.
 //! - `joining`: how a node begins to take part, and ends that.
-//! - `prepared`: a run that is read ahead; `runs`: how a range is streamed, and `stream_ingest`: how that gets into tables.
+//! - `kept`: what was scanned and may be sent; `prepared`: a run that is read ahead.
+//! - `runs`: how a range is streamed, and `stream_ingest`: how that gets into tables.
 //! - `offers`: versions for nodes that do not compare them.
 //! - `written_keys`: for which keys repair writes have come.
 
 mod joining;
+mod kept;
 mod offers;
 mod prepared;
 mod runs;

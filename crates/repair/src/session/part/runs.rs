@@ -121,6 +121,7 @@ impl Participant {
         keys: &StreamedKeys,
     ) -> Result<Result<ReadRun, Error>, UnknownRange> {
         let part = self.part(range.0).ok_or(UnknownRange)?;
+        part.kept.asked();
         let prepared = part.prepared.take();
         match prepared.and_then(|prepared| prepared.for_request(range.1, asker, keys)) {
             Some(read) => Ok(Ok(read)),
@@ -172,6 +173,7 @@ impl Participant {
             .scan(&from, range.end.as_deref())
             .for_comparison(least);
         let mut store = ByKey::new(scan.with_read_ahead(&part.sent_ahead));
+        let mut kept = part.kept.of_range_from(&from).peekable();
         let comparison = part.comparison();
         let (mut writer, mut last) = (RunWriter::default(), None);
         let is_sent = |entry: &EntryRef<'_>| {
@@ -194,12 +196,19 @@ impl Participant {
                     next: Some(next),
                 }));
             }
-            let stored = match store.seek(key) {
-                Ok(stored) => stored,
-                Err(error) => return Ok(Err(error)),
+            while kept.next_if(|kept| kept.key() < key).is_some() {}
+            // A newer version may have come since the scan.
+            let is_item =
+                |kept: &&EntryRef<'_>| kept.key() == key && kept.timestamp() == item.timestamp;
+            let stored = match kept.peek().filter(is_item) {
+                Some(kept) => Some(*kept),
+                None => match store.seek(key) {
+                    Ok(stored) => stored,
+                    Err(error) => return Ok(Err(error)),
+                },
             };
             let streamed = range.newer_streamed(key, stored).map(Entry::lend);
-            // From the block of a table straight into the run.
+            // From what was kept, or the block of a table, straight into the run.
             if let Some(newest) = streamed.or(stored).filter(is_sent) {
                 writer.push(newest);
                 last = Some(key);
@@ -226,6 +235,8 @@ impl Participant {
         let cut = part.cut;
         let layout = Arc::clone(&part.layout);
         let own = layout.members().own();
+        // What is streamed takes memory, too.
+        part.kept.give_up();
         let range = part.range_mut(number).ok_or(RunRefusal::Unknown)?;
         let (mut before, until) = (keys.after.as_deref(), keys.until.as_deref());
         for entry in &entries {

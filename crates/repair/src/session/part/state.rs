@@ -1,5 +1,6 @@
 //! What a node keeps of one session.
 
+use super::kept::Kept;
 use super::prepared::PreparedRun;
 use super::stream_ingest::{StreamIngest, Streamed};
 use crate::RepairSizes;
@@ -52,6 +53,8 @@ pub(in crate::session) struct SessionPart {
     pub(super) scanned_ahead: ScanAhead,
     /// The same of the scans for those to whom it streams.
     pub(super) sent_ahead: ScanAhead,
+    /// What is kept of what was scanned, for those to whom it streams.
+    pub(super) kept: Kept,
     /// Where the next range begins.
     next_start: Bytes,
     /// The range that is compared. The one before is over: who asks for it is too late.
@@ -158,6 +161,7 @@ impl SessionPart {
             position: Position::At(Bytes::new()),
             scanned_ahead: ScanAhead::default(),
             sent_ahead: ScanAhead::default(),
+            kept: Kept::default(),
             next_start: Bytes::new(),
             range: None,
             prepared: None,
@@ -253,6 +257,7 @@ impl SessionPart {
             && position.as_ref() < start
         {
             let _passed_over = self.ahead.take_below(None);
+            self.kept.give_up();
             self.ahead_bytes = 0;
             self.position = Position::At(Bytes::copy_from_slice(start));
             self.next_start = Bytes::copy_from_slice(start);
@@ -271,7 +276,7 @@ impl SessionPart {
     ) -> Result<(), Error> {
         let scanned = loop {
             match scan.advance() {
-                Ok(true) => self.take(scan.entry()),
+                Ok(true) => self.take(scan.entry(), sizes),
                 end => break end,
             }
             if self.ahead_bytes >= bytes_max || self.is_enough(sizes) {
@@ -288,7 +293,7 @@ impl SessionPart {
     }
 
     /// Takes the next entry of the scan.
-    fn take(&mut self, entry: EntryRef<'_>) {
+    fn take(&mut self, entry: EntryRef<'_>, sizes: RepairSizes) {
         // A version above the cut may still be on its way to the others, and the
         // next incremental session compares it. A full one takes all: it may rebuild a
         // store, and below a version that reached a single node there may be one
@@ -296,6 +301,7 @@ impl SessionPart {
         let is_compared = self.kind == RepairKind::Full || entry.timestamp() <= self.cut;
         if is_compared && !self.is_left_out(entry) {
             self.ahead.push(entry, self.cut);
+            self.kept.scanned(entry, sizes.range_bytes);
         }
         self.ahead_bytes += entry.data_bytes();
     }
@@ -324,6 +330,7 @@ impl SessionPart {
         let streamed = self.take_streamed();
         let before = self.ahead.len();
         let items = self.ahead.take_below(end);
+        self.kept.end_range(end);
         let rest = self.ahead.len();
         self.ahead_bytes = self.ahead_bytes * rest / before.max(1);
         let end = end.map(Bytes::copy_from_slice);

@@ -2,6 +2,7 @@
 
 mod behind_closed;
 mod change;
+mod kept;
 mod overlap;
 mod runs;
 

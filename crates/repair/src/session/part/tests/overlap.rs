@@ -27,13 +27,13 @@ fn entries() -> Vec<Entry> {
 }
 
 /// A node that keeps them in tables.
-fn node_of(entries: &[Entry]) -> TestNode {
+pub(super) fn node_of(entries: &[Entry]) -> TestNode {
     let node = TestNode::with(0, entries);
     node.engine.flush().unwrap();
     node
 }
 
-fn blocks_read(engine: &Engine) -> u64 {
+pub(super) fn blocks_read(engine: &Engine) -> u64 {
     engine.statistics().data_blocks_fetched
 }
 

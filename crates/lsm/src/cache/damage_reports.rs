@@ -16,12 +16,14 @@ const REPORTS_MAX: usize = 1024;
 /// Wakes the job that takes the reports.
 type Wake = Box<dyn Fn() + Send + Sync>;
 
-/// The reports that wait. Its lock is held briefly, and no other lock is taken meanwhile.
+/// The reports that wait. Its locks are held briefly, and no other lock is taken meanwhile.
 #[derive(Default)]
 pub(crate) struct DamageReports {
     waiting: Mutex<BTreeSet<(TableId, u64)>>,
     /// How often anything was reported, known or not.
     reported: AtomicU64,
+    /// The tables that were found damaged since the start, but for those that are gone.
+    damaged: Mutex<BTreeSet<TableId>>,
     wake: OnceLock<Wake>,
 }
 
@@ -44,6 +46,21 @@ impl DamageReports {
         if is_new && let Some(wake) = self.wake.get() {
             wake();
         }
+    }
+
+    /// Notes that a table is damaged.
+    pub(crate) fn note_damaged(&self, table: TableId) {
+        lock(&self.damaged).insert(table);
+    }
+
+    /// Notes that a table is gone.
+    pub(crate) fn note_gone(&self, table: TableId) {
+        lock(&self.damaged).remove(&table);
+    }
+
+    /// The tables that were found damaged. One that could not be read may be readable again.
+    pub(crate) fn damaged(&self) -> Vec<TableId> {
+        lock(&self.damaged).iter().copied().collect()
     }
 
     /// How often damage was met that was not noted yet. A scan that passed over such damage

@@ -339,6 +339,21 @@ mod tests {
     }
 
     #[test]
+    fn the_slower_of_two_readers_gives_its_place_back() {
+        let (disk, files) = cache(2, 3);
+        let (cache, path) = files[2].of.as_ref().unwrap();
+        for _ in 0..5 {
+            // As one that has found it closed before the other has opened it.
+            let found = cache.open_in(path, &files[2].slot).unwrap();
+            assert!(Arc::ptr_eq(&found, &files[2].opened().unwrap()));
+        }
+        for file in &files {
+            read(file).unwrap();
+        }
+        assert_eq!((disk.handles(), disk.handles_max()), (2, 2));
+    }
+
+    #[test]
     fn many_threads_read_many_files_through_few_places() {
         let (disk, files) = cache(8, 30);
         std::thread::scope(|scope| {

@@ -281,8 +281,10 @@ impl Scan {
             cursors.push(StoreCursor::First(memtable.cursor(start)));
         }
         if let Some(ahead) = &self.ahead {
-            let is_live = |id| state.tables.iter().any(|(_, table)| table.id() == id);
-            ahead.retain(is_live);
+            ahead.retain(|id, least_key| {
+                let mut tables = state.tables.candidates(least_key);
+                tables.any(|table| table.id() == id)
+            });
         }
         let cursor = |tables: &Level, places| {
             let tables = LevelCursor::new(tables, places, start, purpose);

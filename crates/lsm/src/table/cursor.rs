@@ -114,7 +114,8 @@ impl TableCursor {
         if !matches!(self.state, CursorState::Ended) {
             // A block may hold the memory of the piece.
             self.state = CursorState::Ended;
-            to.keep(self.table.id(), std::mem::take(&mut self.ahead));
+            let least_key = &self.table.properties().least_key;
+            to.keep(self.table.id(), least_key, std::mem::take(&mut self.ahead));
         }
     }
 

@@ -79,6 +79,7 @@ impl Table {
         }
         self.damage.failed_reads.fetch_add(1, Relaxed);
         if self.is_unreadable() {
+            self.cache.damage_reports().note_damaged(self.id());
             tracing::error!(
                 %error,
                 "a table cannot be read: compaction skips it for a while; check the disk"
@@ -99,6 +100,7 @@ impl Table {
     /// Notes that the table is damaged, and reports where.
     pub(super) fn note_corruption(&self, error: &Error, offset: u64) {
         if !self.damage.is_corrupt.swap(true, Relaxed) {
+            self.cache.damage_reports().note_damaged(self.id());
             tracing::error!(
                 %error,
                 "a table is damaged: its intact parts are served, and compaction skips it"
@@ -113,6 +115,7 @@ impl Table {
     pub(crate) fn set_damaged_parts(&self, parts: Vec<Range<u64>>) {
         if !parts.is_empty() {
             self.damage.is_corrupt.store(true, Relaxed);
+            self.cache.damage_reports().note_damaged(self.id());
         }
         self.damage.parts.set(parts);
     }

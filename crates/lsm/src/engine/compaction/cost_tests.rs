@@ -1,11 +1,15 @@
 //! What operations cost in a store of many tables, in looks at tables. A binary search among ten
 //! times as many tables takes four looks more.
 
-use super::merging::older_in;
+use super::job::aside::move_damaged_aside;
+use super::merging::{Compaction, older_in};
+use super::moves::move_down;
+use super::pick::{Cuts, Pick, Reason};
 use crate::engine::table_set::{Level, TableEdit, Tables};
 use crate::table::tests::touched::looks;
+use crate::table_id::TableId;
 use crate::testing::{MemoryDisk, StepExecutor, environment};
-use crate::{Admission, Engine, Options};
+use crate::{Admission, Engine, Options, ScanAhead};
 use base::{Entry, Expiry, Timestamp};
 use std::sync::Arc;
 
@@ -51,6 +55,12 @@ fn level_of(engine: &Engine) -> Level {
 /// few. It gets the store, and a key in the middle.
 #[track_caller]
 fn assert_searches(work: impl Fn(&Engine, &[u8])) {
+    assert_searches_on(6, work);
+}
+
+/// The same, with the tables on some level.
+#[track_caller]
+fn assert_searches_on(of_level: usize, work: impl Fn(&Engine, &[u8])) {
     let [few, many] = [FEW, MANY].map(|tables| {
         let (engine, _executor) = store_of(tables);
         let level = level_of(&engine);
@@ -60,9 +70,23 @@ fn assert_searches(work: impl Fn(&Engine, &[u8])) {
             .properties()
             .least_key
             .clone();
+        if of_level < 6 {
+            let moved = level.iter().map(|table| (of_level, Arc::clone(table)));
+            let edit = TableEdit {
+                moved: moved.collect(),
+                ..TableEdit::default()
+            };
+            engine.inner.core.tables.apply(edit).unwrap();
+        }
         looks(|| work(&engine, &key))
     });
     assert!(few > 0 && many <= few + 30, "{few} looks, then {many}");
+}
+
+/// The table that has a key.
+fn table_of(engine: &Engine, key: &[u8]) -> TableId {
+    let state = engine.inner.core.tables.load_full();
+    state.tables.candidates(key).next().unwrap().id()
 }
 
 #[test]
@@ -114,4 +138,54 @@ fn an_edit_searches() {
         tables.apply(removed).unwrap();
         assert!(engine.get(key).unwrap().is_none());
     });
+}
+
+#[test]
+fn a_compaction_searches() {
+    assert_searches(|engine, key| {
+        let core = &engine.inner.core;
+        move_damaged_aside(core).unwrap();
+        let pick = Pick::rewrite(6, table_of(engine, key), Reason::Whole);
+        let mut compaction = Compaction::start(pick, None, core).unwrap();
+        while compaction.merge_some(core).unwrap().is_some() {}
+        compaction.complete(core).unwrap();
+        assert!(engine.get(key).unwrap().is_some());
+    });
+}
+
+#[test]
+fn a_move_searches() {
+    assert_searches_on(5, |engine, key| {
+        let table = table_of(engine, key);
+        let pick = Pick {
+            inputs: vec![(5, table)],
+            output_level: 6,
+            reason: Reason::LevelSize,
+            cursor: None,
+            cuts: Cuts::default(),
+        };
+        assert!(move_down(&pick, &engine.inner.core).unwrap());
+        assert_eq!(level_of(engine).len(), 1);
+    });
+}
+
+#[test]
+fn a_scan_that_goes_on_searches() {
+    assert_searches(|engine, key| {
+        let ahead = ScanAhead::default();
+        for _ in 0..2 {
+            let scan = engine.scan(key, None).for_full_comparison();
+            let mut scan = scan.with_read_ahead(&ahead);
+            assert!(!scan.next_batch(1).unwrap().is_empty());
+            drop(scan);
+            assert!(ahead.tables() > 0);
+        }
+    });
+}
+
+#[test]
+fn statistics_look_at_no_table() {
+    let (engine, _executor) = store_of(FEW);
+    let found = looks(|| assert!(engine.statistics().table_entries >= FEW));
+    assert_eq!(found, 0);
 }

@@ -40,6 +40,8 @@ pub(super) struct Compaction {
     cutter: Cutter,
     /// The bytes of the files of its inputs.
     read_bytes: u64,
+    /// Of these, those above the level of its outputs.
+    upper_bytes: u64,
     /// The bytes of the keys and values in its inputs.
     entry_bytes: u64,
     /// The versions in its inputs.
@@ -74,6 +76,7 @@ pub(super) struct Replaced {
 struct Inputs {
     cursors: Vec<InputCursor>,
     file_bytes: u64,
+    upper_bytes: u64,
     entry_bytes: u64,
     entries: u64,
     rewritten: Vec<(Arc<Table>, Vec<Range<u64>>)>,
@@ -83,56 +86,49 @@ struct Inputs {
 impl Inputs {
     fn divide(
         tables: &Tables,
+        merged: Vec<(usize, Arc<Table>)>,
         pick: &Pick,
         closed_timestamp: Timestamp,
         non_owned: Option<&NonOwned>,
     ) -> Self {
-        let is_input = |table: &Table| pick.inputs.iter().any(|(_, id)| *id == table.id());
         let mut cursors = Vec::new();
-        let cursor = |tables: Vec<_>| {
-            let (tables, start) = (Level::new(tables), Bound::Unbounded);
-            InputCursor::First(LevelCursor::new(
-                &tables,
-                0..tables.len(),
-                start,
-                Purpose::Compaction,
-            ))
+        let cursor = |tables: &Level| {
+            let places = 0..tables.len();
+            let cursor = LevelCursor::new(tables, places, Bound::Unbounded, Purpose::Compaction);
+            InputCursor::First(cursor)
         };
-        let (mut file_bytes, mut entry_bytes, mut entries) = (0, 0, 0);
-        let mut others = Vec::new();
+        let others = tables.without(&merged);
+        let inputs = Tables::new(merged.into_iter());
+        let mut entry_bytes = 0;
         let mut rewritten = Vec::new();
-        for (level, tables) in tables.levels().iter().enumerate() {
-            let (inputs, rest): (Vec<_>, Vec<_>) =
-                tables.iter().cloned().partition(|table| is_input(table));
-            others.extend(rest.into_iter().map(|table| (level, table)));
-            for table in &inputs {
-                file_bytes += table.file_bytes();
+        for (level, tables) in inputs.levels().iter().enumerate() {
+            for table in tables.iter() {
                 entry_bytes += table.properties().entry_bytes;
-                entries += table.properties().entries;
             }
             if pick.reason == Reason::Damaged {
-                rewritten.extend(
-                    inputs
-                        .iter()
-                        .map(|table| (Arc::clone(table), table.noted_parts())),
-                );
+                let parts = |table: &Arc<Table>| (Arc::clone(table), table.noted_parts());
+                rewritten.extend(tables.iter().map(parts));
                 let reread = |table| {
-                    InputCursor::Second(Reread::new(&table, closed_timestamp, non_owned.cloned()))
+                    InputCursor::Second(Reread::new(table, closed_timestamp, non_owned.cloned()))
                 };
-                cursors.extend(inputs.into_iter().map(reread));
+                cursors.extend(tables.iter().map(reread));
             } else if level == 0 {
-                cursors.extend(inputs.into_iter().map(|table| cursor(vec![table])));
-            } else if !inputs.is_empty() {
-                cursors.push(cursor(inputs));
+                let alone = |table: &Arc<Table>| cursor(&Level::new(vec![Arc::clone(table)]));
+                cursors.extend(tables.iter().map(alone));
+            } else if tables.len() > 0 {
+                cursors.push(cursor(tables));
             }
         }
+        let sums = inputs.sums();
+        let upper = inputs.levels().iter().take(pick.output_level);
         Self {
             cursors,
-            file_bytes,
+            file_bytes: sums.bytes,
+            upper_bytes: upper.map(Level::bytes).sum(),
             entry_bytes,
-            entries,
+            entries: sums.entries,
             rewritten,
-            others: Tables::new(others.into_iter()),
+            others,
         }
     }
 }
@@ -156,10 +152,15 @@ impl Compaction {
         let least_in_memory = core.least_timestamp_in_memory();
         // Read the tables before the snapshots: a snapshot taken after these tables
         // were read sees all that they hold, so it misses nothing that they outrank.
-        let state = core.tables.load_full();
+        let (state, merged) = core.tables.find(pick.inputs.iter().map(|(_, id)| *id));
+        if merged.len() < pick.inputs.len() {
+            // What is removed in the end has to have been merged.
+            return None;
+        }
         let closed_timestamp = core.closed_timestamp.bound();
         let inputs = Inputs::divide(
             &state.tables,
+            merged,
             &pick,
             closed_timestamp,
             core.environment.non_owned.as_ref(),
@@ -190,6 +191,7 @@ impl Compaction {
             output: None,
             outputs: Vec::new(),
             read_bytes: inputs.file_bytes,
+            upper_bytes: inputs.upper_bytes,
             entry_bytes: inputs.entry_bytes,
             entries: inputs.entries,
             write_bytes_max,
@@ -442,13 +444,12 @@ impl Compaction {
     /// Notes how much of its inputs it has dropped, and what it has moved down. It does so
     /// before the edit, while the inputs are still live.
     fn note_hidden(&self, dropped_bytes: u64, core: &Core) {
-        let is_input = |id| self.pick.inputs.iter().any(|(_, input)| *input == id);
-        let state = core.tables.load();
-        let upper = state.tables.levels().iter().take(self.pick.output_level);
-        let moved = upper.flat_map(|tables| tables.iter());
-        let moved = moved.filter(|table| is_input(table.id()));
-        let moved_bytes = moved.map(|table| table.file_bytes()).sum();
-        note_moved_down(self.pick.output_level, moved_bytes, dropped_bytes, core);
+        note_moved_down(
+            self.pick.output_level,
+            self.upper_bytes,
+            dropped_bytes,
+            core,
+        );
     }
 
     /// Gives it up, and removes its files.

@@ -15,7 +15,9 @@ use crate::engine::table_set::{Level, ReadState, Tables};
 use crate::error::Error;
 use crate::manifest::LEVELS;
 use crate::table::Table;
+use crate::table_id::TableId;
 use bytes::Bytes;
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -34,8 +36,8 @@ const SHORT_DIVISOR: u64 = 16;
 /// # Errors
 /// As [`TableSet::apply`](crate::engine::table_set::TableSet::apply).
 pub(super) fn move_down(pick: &Pick, core: &Core) -> Result<bool, Error> {
-    let state = core.tables.load_full();
-    let tables = movable(&state, pick, core.options.table_bytes);
+    let (state, inputs) = core.tables.find(pick.inputs.iter().map(|(_, id)| *id));
+    let tables = movable(&state, inputs, pick, core.options.table_bytes);
     if tables.is_empty() {
         return Ok(false);
     }
@@ -50,8 +52,13 @@ pub(super) fn move_down(pick: &Pick, core: &Core) -> Result<bool, Error> {
     Ok(tables > 0)
 }
 
-/// The tables of a pick that may move to its level.
-fn movable(state: &ReadState, pick: &Pick, table_bytes: u64) -> Vec<Arc<Table>> {
+/// Those of the inputs of a pick that may move to its level.
+fn movable(
+    state: &ReadState,
+    inputs: Vec<(usize, Arc<Table>)>,
+    pick: &Pick,
+    table_bytes: u64,
+) -> Vec<Arc<Table>> {
     match pick.reason {
         Reason::LevelZero
         | Reason::LevelSize
@@ -67,30 +74,25 @@ fn movable(state: &ReadState, pick: &Pick, table_bytes: u64) -> Vec<Arc<Table>> 
         | Reason::Whole => return Vec::new(),
     }
     let output_level = pick.output_level;
-    let is_input = |level: usize, table: &Table| pick.inputs.contains(&(level, table.id()));
     let is_set_aside = |table: &Table| {
         let mut parts = state.set_aside.iter();
         parts.any(|part| part.table == table.id())
     };
-    let levels = state.tables.levels();
-    let mut movable = Vec::new();
-    for (level, tables) in levels.iter().enumerate().take(output_level) {
-        let candidates: Vec<_> = match level {
-            0 => alone(tables)
-                .filter(|table| table.file_bytes() >= table_bytes / SHORT_DIVISOR)
-                .collect(),
-            _ => tables.iter().collect(),
-        };
-        movable.extend(candidates.into_iter().filter(|table| {
-            is_input(level, table)
-                && !table.is_damaged()
-                && !is_set_aside(table)
-                && !state.tables.overlaps(output_level, table)
-                && bytes_below(&state.tables, output_level, table)
-                    <= table_bytes.saturating_mul(TABLES_BELOW_MAX)
-        }));
-    }
-    movable.into_iter().cloned().collect()
+    let alone: BTreeSet<TableId> = alone(&state.tables.levels()[0])
+        .filter(|table| table.file_bytes() >= table_bytes / SHORT_DIVISOR)
+        .map(|table| table.id())
+        .collect();
+    let may_move = |(level, table): &(usize, Arc<Table>)| {
+        *level < output_level
+            && (*level > 0 || alone.contains(&table.id()))
+            && !table.is_damaged()
+            && !is_set_aside(table)
+            && !state.tables.overlaps(output_level, table)
+            && bytes_below(&state.tables, output_level, table)
+                <= table_bytes.saturating_mul(TABLES_BELOW_MAX)
+    };
+    let movable = inputs.into_iter().filter(may_move);
+    movable.map(|(_, table)| table).collect()
 }
 
 /// Those of the tables of level 0 that overlap no other of them. One that is damaged does not
@@ -186,15 +188,16 @@ mod tests {
         }
         engine.flush().unwrap();
         let state = state();
-        let mut fresh = state.tables.levels()[0].iter();
+        let fresh: Vec<_> = state.tables.levels()[0].iter().cloned().collect();
         let pick = Pick {
-            inputs: fresh.by_ref().map(|table| (0, table.id())).collect(),
+            inputs: fresh.iter().map(|table| (0, table.id())).collect(),
             output_level,
             reason: Reason::LevelZero,
             cursor: None,
             cuts: Cuts::default(),
         };
-        movable(&state, &pick, TABLE_BYTES).len()
+        let inputs = fresh.into_iter().map(|table| (0, table)).collect();
+        movable(&state, inputs, &pick, TABLE_BYTES).len()
     }
 
     #[test]

@@ -170,21 +170,18 @@ impl Core {
                 bytes: tables.bytes(),
             })
             .collect();
-        let properties = || state.tables.iter().map(|(_, table)| table.properties());
+        let sums = state.tables.sums();
         let cache = self.tables.files().cache();
         let reads = cache.counters().sum();
         let counters = &self.counters;
         let sync_times = counters.sync_times.statistics();
         Statistics {
             levels,
-            table_entries: properties().map(|properties| properties.entries).sum(),
-            table_tombstones: properties().map(|properties| properties.tombstones).sum(),
-            table_non_owned: properties().map(|properties| properties.non_owned).sum(),
+            table_entries: sums.entries,
+            table_tombstones: sums.tombstones,
+            table_non_owned: sums.non_owned,
             memtable_entries: memtables().map(|memtable| memtable.entries() as u64).sum(),
-            tables_damaged: {
-                let tables = state.tables.iter();
-                tables.filter(|(_, table)| table.is_damaged()).count() as u64
-            },
+            tables_damaged: self.tables.damaged_tables().len() as u64,
             damaged_ranges: state.damaged.len() as u64,
             set_aside: SetAsideStatus::of(&state.set_aside),
             memtable_bytes: memtables().map(|memtable| memtable.bytes() as u64).sum(),

@@ -35,18 +35,18 @@ pub(crate) struct MergeRange {
 }
 
 impl MergeRange {
-    /// The range of a merge of `inputs` into `level` beside the merges in progress; `None` if it
-    /// may not begin.
+    /// The range of a merge of live tables into `level` beside the merges in progress; `None` if
+    /// it may not begin.
     fn of(
         tables: &Tables,
         level: usize,
-        inputs: &[(usize, TableId)],
+        merged: &[(usize, Arc<Table>)],
         others: &[Arc<Self>],
     ) -> Option<Self> {
-        let inputs: BTreeSet<TableId> = inputs.iter().map(|(_, id)| *id).collect();
-        let merged = || tables.iter().filter(|(_, it)| inputs.contains(&it.id()));
-        let least_key = merged().map(|(_, table)| &table.properties().least_key);
-        let greatest_key = merged().map(|(_, table)| &table.properties().greatest_key);
+        let inputs: BTreeSet<TableId> = merged.iter().map(|(_, table)| table.id()).collect();
+        let merged = || merged.iter().map(|(_, table)| table.properties());
+        let least_key = merged().map(|properties| &properties.least_key);
+        let greatest_key = merged().map(|properties| &properties.greatest_key);
         let range = Self {
             level,
             least_key: least_key.min()?.clone(),
@@ -59,8 +59,7 @@ impl MergeRange {
             let overlaps = other.overlaps(level, &range.least_key, &range.greatest_key);
             !overlaps && other.inputs.is_disjoint(&inputs)
         };
-        let are_live = merged().count() == inputs.len();
-        let is_free = are_live && others.iter().all(is_beside) && !range.is_crossed(tables);
+        let is_free = others.iter().all(is_beside) && !range.is_crossed(tables);
         is_free.then_some(range)
     }
 
@@ -124,14 +123,15 @@ impl Merges {
         merges.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Begins a merge of `inputs` into `level`, beside those in progress; `None` if it may not.
+    /// Begins a merge of live tables into `level`, beside those in progress; `None` if it may
+    /// not.
     pub(super) fn begin(
         &self,
         tables: &Tables,
         level: usize,
-        inputs: &[(usize, TableId)],
+        merged: &[(usize, Arc<Table>)],
     ) -> Option<Arc<MergeRange>> {
-        let range = Arc::new(MergeRange::of(tables, level, inputs, &self.now())?);
+        let range = Arc::new(MergeRange::of(tables, level, merged, &self.now())?);
         let mut merges = lock(&self.0);
         merges.retain(|merge| merge.strong_count() > 0);
         merges.push(Arc::downgrade(&range));

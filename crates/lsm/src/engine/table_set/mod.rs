@@ -153,6 +153,34 @@ impl TableSet {
         levels
     }
 
+    /// What readers see now, and those of these tables that are live, with their levels.
+    pub(crate) fn find(
+        &self,
+        ids: impl Iterator<Item = TableId>,
+    ) -> (Arc<ReadState>, Vec<(usize, Arc<Table>)>) {
+        // Both are replaced under this lock.
+        let levels = lock(&self.summaries);
+        let state = self.load_full();
+        let find = |id| {
+            let (level, summary) = levels.get(id)?;
+            let (_, table) = state.tables.find(level, &summary.least_key, id)?;
+            Some((level, Arc::clone(table)))
+        };
+        let found = ids.filter_map(find).collect();
+        (state, found)
+    }
+
+    /// The live tables that are damaged, with their levels.
+    pub(crate) fn damaged_tables(&self) -> Vec<(usize, Arc<Table>)> {
+        let known = self.files.cache().damage_reports().damaged();
+        if known.is_empty() {
+            return Vec::new();
+        }
+        let (_, mut found) = self.find(known.into_iter());
+        found.retain(|(_, table)| table.is_damaged());
+        found
+    }
+
     /// Whether a damaged part of a table may have held versions of `key`. Costs
     /// nothing while there is none.
     pub(crate) fn is_damaged(&self, key: &[u8]) -> bool {
@@ -330,8 +358,11 @@ impl TableSet {
     ) -> Option<Arc<MergeRange>> {
         // No edit lies between the check and the note.
         let _manifest = lock(&self.manifest);
-        let live = Arc::clone(&self.read_state.load().tables);
-        self.merges.begin(&live, level, inputs)
+        let (state, found) = self.find(inputs.iter().map(|(_, id)| *id));
+        if found.len() < inputs.len() {
+            return None;
+        }
+        self.merges.begin(&state.tables, level, &found)
     }
 
     /// Makes an edit durable.
@@ -523,6 +554,7 @@ impl StoredEdit<'_> {
                 is_useless = false;
             }
             set.retired.add_table(Arc::clone(table), is_useless);
+            set.files.cache().damage_reports().note_gone(table.id());
         }
         if let Some(flushed) = edit.flushed {
             let last = Flushed::new(flushed.at, &flushed.memtable, flushed.sequences);

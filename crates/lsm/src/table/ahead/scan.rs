@@ -3,6 +3,7 @@
 use super::read::ReadAhead;
 use crate::locks::lock;
 use crate::table_id::TableId;
+use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -29,35 +30,45 @@ pub struct ScanAhead {
 
 #[derive(Default)]
 struct Pieces {
-    of_tables: BTreeMap<TableId, ReadAhead>,
+    of_tables: BTreeMap<TableId, Piece>,
     bytes: usize,
+}
+
+/// What was read ahead of a table.
+struct Piece {
+    least_key: Bytes,
+    ahead: ReadAhead,
 }
 
 impl ScanAhead {
     /// What was read ahead of a table by the last walk that has not come to its end.
     pub(in crate::table) fn take(&self, table: TableId) -> Option<ReadAhead> {
         let mut pieces = lock(&self.pieces);
-        let ahead = pieces.of_tables.remove(&table)?;
+        let Piece { ahead, .. } = pieces.of_tables.remove(&table)?;
         pieces.bytes -= ahead.memory_bytes();
         Some(ahead)
     }
 
     /// Keeps what a walk over a table has read ahead, if there is room for it.
-    pub(in crate::table) fn keep(&self, table: TableId, mut ahead: ReadAhead) {
+    pub(in crate::table) fn keep(&self, table: TableId, least_key: &Bytes, mut ahead: ReadAhead) {
         ahead.close();
         let mut pieces = lock(&self.pieces);
         if pieces.bytes + ahead.memory_bytes() <= BYTES_MAX {
             pieces.bytes += ahead.memory_bytes();
-            let before = pieces.of_tables.insert(table, ahead);
-            pieces.bytes -= before.map_or(0, |before| before.memory_bytes());
+            let least_key = least_key.clone();
+            let before = pieces.of_tables.insert(table, Piece { least_key, ahead });
+            pieces.bytes -= before.map_or(0, |before| before.ahead.memory_bytes());
         }
     }
 
-    /// Gives up what it keeps of tables of which this does not hold.
-    pub(crate) fn retain(&self, mut is_kept: impl FnMut(TableId) -> bool) {
+    /// Gives up what it keeps of tables of which this does not hold. It gets the least key of
+    /// each, too.
+    pub(crate) fn retain(&self, is_kept: impl Fn(TableId, &[u8]) -> bool) {
         let mut pieces = lock(&self.pieces);
-        pieces.of_tables.retain(|table, _| is_kept(*table));
-        pieces.bytes = pieces.of_tables.values().map(ReadAhead::memory_bytes).sum();
+        let is_kept = |table: &TableId, piece: &mut Piece| is_kept(*table, &piece.least_key);
+        pieces.of_tables.retain(is_kept);
+        let left = pieces.of_tables.values();
+        pieces.bytes = left.map(|piece| piece.ahead.memory_bytes()).sum();
     }
 
     /// How many tables it keeps something of.
@@ -76,23 +87,23 @@ mod tests {
     fn it_keeps_what_there_is_room_for() {
         let ahead = ScanAhead::default();
         for table in 0..100 {
-            ahead.keep(TableId(table), of_bytes(BYTES_MAX / 8));
+            ahead.keep(TableId(table), &Bytes::new(), of_bytes(BYTES_MAX / 8));
         }
         assert_eq!(ahead.tables(), 8);
         // What takes the place of another piece counts once, and what is taken not any more.
         for _ in 0..20 {
             let taken = ahead.take(TableId(3));
             assert_eq!(taken.map(|it| it.memory_bytes()), Some(BYTES_MAX / 8));
-            ahead.keep(TableId(3), of_bytes(BYTES_MAX / 16));
-            ahead.keep(TableId(3), of_bytes(BYTES_MAX / 16));
-            ahead.keep(TableId(3), of_bytes(BYTES_MAX / 8));
+            ahead.keep(TableId(3), &Bytes::new(), of_bytes(BYTES_MAX / 16));
+            ahead.keep(TableId(3), &Bytes::new(), of_bytes(BYTES_MAX / 16));
+            ahead.keep(TableId(3), &Bytes::new(), of_bytes(BYTES_MAX / 8));
             ahead.take(TableId(3));
-            ahead.keep(TableId(3), of_bytes(BYTES_MAX / 8));
+            ahead.keep(TableId(3), &Bytes::new(), of_bytes(BYTES_MAX / 8));
         }
-        ahead.retain(|table| table == TableId(3));
+        ahead.retain(|table, _| table == TableId(3));
         assert_eq!(ahead.tables(), 1);
         for table in 10..100 {
-            ahead.keep(TableId(table), of_bytes(BYTES_MAX / 8));
+            ahead.keep(TableId(table), &Bytes::new(), of_bytes(BYTES_MAX / 8));
         }
         assert_eq!(ahead.tables(), 8);
     }

@@ -324,7 +324,7 @@ fn a_part_of_a_walk_that_begins_elsewhere_reads_what_is_there() {
         cursor.leave_ahead(&ahead);
         assert_eq!(ahead.tables(), 1);
     }
-    ahead.retain(|table| table != ID);
+    ahead.retain(|table, _| table != ID);
     assert_eq!(ahead.tables(), 0);
 }
 

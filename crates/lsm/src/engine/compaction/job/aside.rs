@@ -3,17 +3,15 @@
 use crate::engine::core::Core;
 use crate::engine::table_set::TableEdit;
 use crate::error::Error;
-use std::sync::Arc;
 
 /// Moves the tables that are damaged to level 0, where tables may overlap.
 ///
 /// # Errors
 /// As [`TableSet::apply`](crate::engine::table_set::TableSet::apply).
 pub(in crate::engine::compaction) fn move_damaged_aside(core: &Core) -> Result<(), Error> {
-    let state = core.tables.load_full();
-    let damaged = state.tables.iter();
-    let damaged = damaged.filter(|(level, table)| *level > 0 && table.is_damaged());
-    let moved: Vec<_> = damaged.map(|(_, table)| (0, Arc::clone(table))).collect();
+    let damaged = core.tables.damaged_tables().into_iter();
+    let damaged = damaged.filter(|(level, _)| *level > 0);
+    let moved: Vec<_> = damaged.map(|(_, table)| (0, table)).collect();
     if moved.is_empty() {
         return Ok(());
     }

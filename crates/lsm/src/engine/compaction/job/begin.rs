@@ -79,7 +79,7 @@ impl CompactorState {
     /// Allows another try of the tables that could not be read, when it is time.
     fn retry_unreadable(&mut self, core: &Core) {
         if self.unreadable.is_due(core.now()) {
-            for (_, table) in core.tables.load().tables.iter() {
+            for (_, table) in core.tables.damaged_tables() {
                 table.try_again();
             }
         }

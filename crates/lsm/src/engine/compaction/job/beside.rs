@@ -81,3 +81,87 @@ fn shapes_levels(reason: Reason) -> bool {
         | Reason::Whole => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::compaction::pick::Cuts;
+    use crate::testing::{BlockingWrite, MemoryDisk, environment};
+    use crate::{Engine, Options};
+    use base::{Entry, Expiry, Timestamp};
+    use std::sync::Arc;
+
+    /// A store with one table.
+    fn store() -> Engine {
+        let (environment, _executor) = environment(Arc::new(MemoryDisk::new()));
+        let options = Options {
+            compaction: false,
+            ..Options::default()
+        };
+        let (engine, _) = Engine::open(environment, options).unwrap();
+        let entry = Entry::value(b"k", Timestamp::from_u64(1), b"v", Expiry::NEVER, 1);
+        engine.write(entry).unwrap();
+        engine.flush().unwrap();
+        engine
+    }
+
+    fn running(reasons: &[Option<Reason>]) -> CompactorState {
+        CompactorState {
+            running: reasons.to_vec(),
+            ..CompactorState::default()
+        }
+    }
+
+    /// Which of these may begin beside those that run.
+    fn may_begin(reasons: &[Option<Reason>], engine: &Engine) -> Vec<Reason> {
+        let (state, core) = (running(reasons), &engine.inner.core);
+        let busy = state.busy(core);
+        let pick = |reason| Pick {
+            inputs: Vec::new(),
+            output_level: 6,
+            reason,
+            cursor: None,
+            cuts: Cuts::default(),
+        };
+        [Reason::LevelZero, Reason::LevelSize, Reason::Expired]
+            .into_iter()
+            .filter(|reason| state.may_begin(&pick(*reason), &busy))
+            .collect()
+    }
+
+    #[test]
+    fn level_zero_has_a_slot_and_what_shapes_no_level_runs_once() {
+        use Reason::{Expired, LevelSize, LevelZero, Whole};
+        let engine = store();
+        let all = [LevelZero, LevelSize, Expired];
+        for (reasons, expected) in [
+            (&[None; 3][..], &all[..]),
+            (&[Some(LevelSize), None, None], &all),
+            (&[Some(LevelSize), Some(LevelSize), None], &[LevelZero]),
+            (&[Some(LevelZero), None, Some(LevelSize)], &all),
+            (&[Some(Expired), None, None], &[LevelZero, LevelSize]),
+            (&[None, Some(Whole), None], &[LevelZero, LevelSize]),
+            (&[Some(Expired), Some(LevelSize), None], &[LevelZero]),
+        ] {
+            assert_eq!(may_begin(reasons, &engine), expected, "{reasons:?}");
+        }
+    }
+
+    #[test]
+    fn much_overhead_stops_all_but_level_zero_and_what_runs_alone() {
+        use Reason::{LevelSize, LevelZero};
+        let engine = store();
+        let tables = &engine.inner.core.tables;
+        let table = tables.load().tables.levels()[0].get(0).unwrap().id();
+        let merge = tables.begin_merge(6, &[(0, table)]).unwrap();
+        merge.note_written(u64::MAX / 2, 0);
+        assert_eq!(
+            may_begin(&[Some(LevelZero), None, None], &engine),
+            [LevelZero]
+        );
+        assert_eq!(may_begin(&[None; 3], &engine).len(), 3);
+        merge.note_written(0, 0);
+        let beside = may_begin(&[Some(LevelZero), None, None], &engine);
+        assert!(beside.contains(&LevelSize));
+    }
+}

@@ -7,6 +7,8 @@
 
 mod dead;
 mod summary;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use summary::TableSummary;
 

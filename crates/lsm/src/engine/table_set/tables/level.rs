@@ -28,15 +28,60 @@ struct Chunks {
     /// The place of the first table of each chunk.
     starts: Vec<usize>,
     tables: usize,
-    /// The bytes of the tables' files.
-    bytes: u64,
+    sums: LevelSums,
+}
+
+/// Sums over the tables of a level.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LevelSums {
+    /// The bytes of their files.
+    pub(crate) bytes: u64,
+    /// Their entries.
+    pub(crate) entries: u64,
+    /// Tombstones among them.
+    pub(crate) tombstones: u64,
+    /// Non-owned versions among them.
+    pub(crate) non_owned: u64,
+}
+
+impl LevelSums {
+    fn of(table: &Table) -> Self {
+        let properties = table.properties();
+        Self {
+            bytes: table.file_bytes(),
+            entries: properties.entries,
+            tombstones: properties.tombstones,
+            non_owned: properties.non_owned,
+        }
+    }
+
+    /// Both together.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes + other.bytes,
+            entries: self.entries + other.entries,
+            tombstones: self.tombstones + other.tombstones,
+            non_owned: self.non_owned + other.non_owned,
+        }
+    }
+
+    /// What is left without a part of it.
+    fn minus(self, part: Self) -> Self {
+        Self {
+            bytes: self.bytes - part.bytes,
+            entries: self.entries - part.entries,
+            tombstones: self.tombstones - part.tombstones,
+            non_owned: self.non_owned - part.non_owned,
+        }
+    }
 }
 
 impl Level {
     /// A level of these tables, in this order.
     pub(crate) fn new(tables: Vec<Arc<Table>>) -> Self {
+        let sums = tables.iter().map(|table| LevelSums::of(table));
         let mut level = Chunks {
-            bytes: tables.iter().map(|table| table.file_bytes()).sum(),
+            sums: sums.fold(LevelSums::default(), LevelSums::plus),
             ..Chunks::default()
         };
         let mut tables = tables.into_iter();
@@ -55,12 +100,20 @@ impl Level {
 
     /// The bytes of the tables' files.
     pub(crate) fn bytes(&self) -> u64 {
-        self.0.bytes
+        self.0.sums.bytes
+    }
+
+    /// Sums over the tables.
+    pub(crate) fn sums(&self) -> LevelSums {
+        self.0.sums
     }
 
     /// The tables in their order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Table>> {
-        self.0.chunks.iter().flat_map(|chunk| chunk.iter())
+        let tables = self.0.chunks.iter().flat_map(|chunk| chunk.iter());
+        #[cfg(test)]
+        let tables = tables.inspect(|_| crate::table::tests::touched::note());
+        tables
     }
 
     /// The table at a place.
@@ -81,10 +134,35 @@ impl Level {
         }
     }
 
+    /// The same from a place on, if it holds of all tables before that. Looks at few tables if it
+    /// holds of few behind it.
+    pub(crate) fn partition_point_from(
+        &self,
+        from: usize,
+        is_before: impl Fn(&Arc<Table>) -> bool,
+    ) -> usize {
+        let holds_at = |place| self.get(place).is_some_and(&is_before);
+        let (mut low, mut step) = (from, 1);
+        while holds_at(low + step - 1) {
+            low += step;
+            step *= 2;
+        }
+        let mut high = (low + step - 1).min(self.len()).max(low);
+        while low < high {
+            let middle = low.midpoint(high);
+            if holds_at(middle) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
     /// Puts a table at a place; those from there on come behind it.
     pub(super) fn insert(&mut self, place: usize, table: Arc<Table>) {
         let level = Arc::make_mut(&mut self.0);
-        level.bytes += table.file_bytes();
+        level.sums = level.sums.plus(LevelSums::of(&table));
         // Behind all others it goes to the end of the last chunk.
         let last = level.chunks.len().checked_sub(1);
         let behind = last.map(|last| (last, level.chunks[last].len()));
@@ -109,7 +187,7 @@ impl Level {
         for place in places.iter().rev() {
             if let Some((chunk, within)) = level.find(*place) {
                 let removed = Arc::make_mut(&mut level.chunks[chunk]).remove(within);
-                level.bytes -= removed.file_bytes();
+                level.sums = level.sums.minus(LevelSums::of(&removed));
             }
         }
         level.join_neighbours();
@@ -215,6 +293,9 @@ mod tests {
                 let is_before = |table: &Arc<Table>| table.id().0 < number;
                 let place = level.partition_point(is_before);
                 assert_eq!(place, list.partition_point(|it| *it < number));
+                for from in [0, place / 2, place.saturating_sub(1), place] {
+                    assert_eq!(level.partition_point_from(from, is_before), place);
+                }
                 if list.get(place) != Some(&number) {
                     level.insert(place, Arc::clone(&all[number as usize]));
                     list.insert(place, number);

@@ -2,10 +2,11 @@
 
 mod level;
 
-pub(crate) use level::Level;
+pub(crate) use level::{Level, LevelSums};
 
 use crate::manifest::{LEVELS, LiveTable};
 use crate::table::{DiskAccess, Interrupt, KeyHash, Table};
+use crate::table_id::TableId;
 use base::{Entry, NewerVersion, Timestamp};
 use smallvec::SmallVec;
 use std::cmp::{Ordering, Reverse};
@@ -56,11 +57,30 @@ impl Tables {
         &mut self,
         named: impl Iterator<Item = &'a LiveTable>,
     ) -> Vec<Arc<Table>> {
+        let keys = |live: &'a LiveTable| (usize::from(live.level), &*live.keys.first, live.id);
+        self.take_out(named.map(keys))
+    }
+
+    /// All tables but these, each of which is on its level.
+    pub(crate) fn without(&self, tables: &[(usize, Arc<Table>)]) -> Self {
+        let mut others = self.clone();
+        let sought = tables.iter();
+        others.take_out(sought.map(|(level, table)| {
+            let first_key = &*table.properties().least_key;
+            (*level, first_key, table.id())
+        }));
+        others
+    }
+
+    /// Removes the tables that are found so, and returns them.
+    fn take_out<'a>(
+        &mut self,
+        sought: impl Iterator<Item = (usize, &'a [u8], TableId)>,
+    ) -> Vec<Arc<Table>> {
         let mut removed = Vec::new();
         let mut places: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
-        for live in named {
-            let level = usize::from(live.level);
-            if let Some((place, table)) = self.find(live) {
+        for (level, first_key, id) in sought {
+            if let Some((place, table)) = self.find(level, first_key, id) {
                 removed.push(Arc::clone(table));
                 places.entry(level).or_default().insert(place);
             }
@@ -71,18 +91,22 @@ impl Tables {
         removed
     }
 
-    /// The table that the manifest names so, with its place on its level.
-    fn find(&self, live: &LiveTable) -> Option<(usize, &Arc<Table>)> {
-        let level = usize::from(live.level);
+    /// A table of a level with its place there. It has no key before `first_key`.
+    pub(super) fn find(
+        &self,
+        level: usize,
+        first_key: &[u8],
+        id: TableId,
+    ) -> Option<(usize, &Arc<Table>)> {
         let tables = self.levels.get(level)?;
-        let is_before = |table: &Arc<Table>| *table.properties().least_key < *live.keys.first;
+        let is_before = |table: &Arc<Table>| *table.properties().least_key < *first_key;
         let from = match level {
             0 => 0,
             _ => tables.partition_point(is_before),
         };
         let mut candidates =
             (from..tables.len()).filter_map(|place| Some((place, tables.get(place)?)));
-        candidates.find(|(_, table)| table.id() == live.id)
+        candidates.find(|(_, table)| table.id() == id)
     }
 
     /// The tables of each level.
@@ -108,7 +132,11 @@ impl Tables {
             }
         });
         let to = match end {
-            Some(end) => tables.partition_point(|table| *table.properties().least_key < *end),
+            // Mostly near: scans are short.
+            Some(end) => {
+                let is_before = |table: &Arc<Table>| *table.properties().least_key < *end;
+                tables.partition_point_from(from, is_before)
+            }
             None => tables.len(),
         };
         from..to.max(from)
@@ -128,7 +156,13 @@ impl Tables {
 
     /// The bytes of the files of all tables.
     pub(crate) fn bytes(&self) -> u64 {
-        self.levels.iter().map(Level::bytes).sum()
+        self.sums().bytes
+    }
+
+    /// Sums over all tables.
+    pub(crate) fn sums(&self) -> LevelSums {
+        let levels = self.levels.iter().map(Level::sums);
+        levels.fold(LevelSums::default(), LevelSums::plus)
     }
 
     /// All tables with their levels.

@@ -9,7 +9,7 @@ their tables on the last level. Before the open the files are taken out of the s
 
 The first store is the one with which the others are compared. `pick` is the pick of a compaction that is not due. `edit` is
 an edit of the manifest that changes nothing, with its sync and without; `ingest` puts a table into the level, without any
-sync. `drop` takes from the flush of 1,000 deletes until nothing is left of them and of what they have deleted. `writing`
+sync. `look-at-all` looks at each table, as the progress of a repair does. `drop` takes from the flush of 1,000 deletes until nothing is left of them and of what they have deleted. `writing`
 says that another thread writes, flushes and compacts at full speed meanwhile.
 """
 
@@ -65,6 +65,8 @@ def main():
             figure(f"{of}-{name}", value * factor, unit)
             figure(f"{of}-{name}-ratio", value / before, f"times that of {few['tables']:.0f} tables", goal)
         figure(f"{of}-pick", many["pick"] * 1e3, "ms")
+        for name in ("statistics", "look_at_all"):
+            figure(f"{of}-{name.replace('_', '-')}", many[name] * 1e6, "us")
         figure(f"{of}-edit", many["edit"] * 1e3, "ms, with its sync")
         figure(f"{of}-edit-unsynced", many["edit_unsynced"] * 1e3, "ms, without its sync", at_most(1))
         figure(f"{of}-ingest-more", (many["ingest_unsynced"] - few["ingest_unsynced"]) * 1e3, "ms more than with few, without syncs", at_most(1))

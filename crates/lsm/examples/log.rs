@@ -13,60 +13,17 @@
 
 #![expect(clippy::print_stdout, reason = "it prints what it measures")]
 
+mod threads;
+
 use base::{Clock, Entry, Expiry, SystemClock, Timestamp};
-use lsm::{Engine, Executor, Job, JobClass, JobQueue, Options, RealDisk, Statistics};
+use lsm::{Engine, Options, RealDisk, Statistics};
 use lsm_testing::{BlockingWrite, environment};
 use std::sync::Arc;
 use std::time::Duration;
+use threads::Threads;
 
 /// So many writes of each segment count as its first ones.
 const FIRST_WRITES: usize = 64;
-
-/// Runs each job class on a thread.
-struct Threads {
-    classes: Vec<(JobClass, Arc<JobQueue>)>,
-}
-
-impl Threads {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the real side of the executor seam"
-    )]
-    fn start(clock: &Arc<dyn Clock>) -> Self {
-        let start = |class| {
-            let queue = Arc::new(JobQueue::new(Arc::clone(clock)));
-            let jobs = Arc::clone(&queue);
-            std::thread::spawn(move || {
-                while let Some(job) = jobs.take() {
-                    job();
-                }
-            });
-            (class, queue)
-        };
-        Self {
-            classes: JobClass::ALL.map(start).into(),
-        }
-    }
-
-    fn queue(&self, class: JobClass) -> Option<&JobQueue> {
-        let (_, queue) = self.classes.iter().find(|(of, _)| *of == class)?;
-        Some(queue)
-    }
-}
-
-impl Executor for Threads {
-    fn spawn(&self, class: JobClass, delay: Duration, job: Job) {
-        if let Some(queue) = self.queue(class) {
-            queue.push(delay, job);
-        }
-    }
-
-    fn replace(&self, class: JobClass, delay: Duration, job: Job) {
-        if let Some(queue) = self.queue(class) {
-            queue.replace(delay, job);
-        }
-    }
-}
 
 /// How many segments have begun.
 fn segments(statistics: &Statistics) -> u64 {

@@ -13,6 +13,7 @@
 //!   writes, flushes and compacts;
 //! - `edit` of the manifest that changes nothing; `edit_unsynced`, the same without its sync;
 //!   `ingest_unsynced` of a table with one key into the level, without any sync;
+//! - `statistics` of the store; `look_at_all`: a look at each table, as for the progress of a repair;
 //! - `drop`: until 1,000 deletes and what they delete are gone, after their flush;
 //! - `tables`, `descriptors`, `resident` bytes of the process, `cached` bytes of blocks and filters.
 //!
@@ -138,6 +139,16 @@ fn measure(folder: &Path, open_files_max: u64) -> Result<(), Failure> {
     reads(&store, keys, "")?;
     let nothing = || store.engine.discard_set_aside(Timestamp::ZERO);
     println!("edit {}", median(nothing)?);
+    let statistics = || {
+        let _ = store.engine.statistics();
+        Ok(())
+    };
+    println!("statistics {}", median(statistics)?);
+    let look_at_all = || {
+        let _ = store.engine.table_bytes_below(&last);
+        Ok(())
+    };
+    println!("look_at_all {}", median(look_at_all)?);
     println!("tables {}", store.tables());
     println!("resident {}", resident()?);
     println!("cached {}", store.engine.statistics().cache_bytes);

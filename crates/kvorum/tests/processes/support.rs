@@ -4,7 +4,7 @@
 
 use http_testing::Connection;
 use rustix::io::ioctl_fionbio;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::ffi::OsStr;
 use std::fmt::Debug;
 use std::io::{self, Read, Write};
@@ -217,8 +217,17 @@ impl Process {
         Pid::from_child(&self.child)
     }
 
+    /// Sends a signal. After [`Signal::STOP`] no thread of the process runs any more.
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).unwrap();
+        if signal == Signal::STOP {
+            // Until the thread that takes the signal has its turn, the others run on. The system
+            // tells the parent once all of them have stopped.
+            let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
+            wait_until("the process to stop", || {
+                waitid(WaitId::Pid(self.pid()), options).unwrap()
+            });
+        }
     }
 
     /// Waits for the end of the process.

@@ -139,9 +139,9 @@ fn introduction() -> String {
 What does Kvorum's engine (`crates/lsm`), without the network and the cluster, cost beside two \
 others of its kind, on equal terms?
 
-    cd bench/engines && cargo run --release -- run && cargo run --release -- run --part big --rounds 1
+    cd bench/engines && cargo run --release -- run
 
-That wrote this page at commit `{commit}`; `--full` takes ten times as many keys. The figures are medians of the \
+That wrote this page at commit `{commit}`; `--full` takes ten times as many keys, and `--part big` adds ten gigabytes. The figures are medians of the \
 rounds that a title names. Each task ran in a process of its own, and the engines took turns within each workload. \
 Machine: {machine}.
 

@@ -68,6 +68,10 @@ pub struct Options {
     /// Whether the tables that compactions write to the last level have filters, too. These are
     /// nine tenths of all filters, and only a read of an absent key gains from them.
     pub last_level_filters: bool,
+    /// From how many bytes on a value is kept apart from its key, in a blob table, which compactions
+    /// do not write anew with the key; at least 1. `None` for no such values. A store that has some
+    /// keeps them apart until compactions come by.
+    pub blob_value_bytes_min: Option<usize>,
     /// Whether tables are compacted in the background.
     pub compaction: bool,
     /// How many compactions may run at a time, each on a job class of its own: 1 to 4
@@ -110,6 +114,7 @@ impl Default for Options {
             compression: Compression::Lz4,
             filter_false_positive_rate: Some(0.01),
             last_level_filters: true,
+            blob_value_bytes_min: None,
             compaction: true,
             compactions_max: 1,
             compaction_bytes_per_second: 64 << 20,
@@ -144,6 +149,9 @@ impl Options {
         }
         if !(1..=JobClass::COMPACTIONS.len()).contains(&self.compactions_max) {
             return invalid("1 to 4 compactions run at a time");
+        }
+        if self.blob_value_bytes_min == Some(0) {
+            return invalid("a value in a blob table has at least 1 byte");
         }
         if self.table_bytes == 0 {
             return invalid("a table has at least 1 byte");

@@ -163,6 +163,9 @@ pub(crate) struct ServeOptions {
     /// Whether the tables of the last level, nine tenths of a large store, have filters, too: off saves disk space and reads of keys that are there, on saves reads of keys that are not
     #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Store", num_args = 0..=1, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().node.last_level_filters))]
     pub(crate) last_level_filters: Switch,
+    /// From how many bytes on a value is kept apart from its key, so that overwrites of long values write less and take more space; files that older releases do not read [default: no values are]
+    #[arg(long, value_parser = size(bounds::BLOB_VALUE_BYTES), value_name = "SIZE", help_heading = "Store")]
+    pub(crate) blob_value_bytes_min: Option<ByteSize>,
     /// Whether tables are merged in the background
     #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Store", num_args = 0..=1, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().node.compaction))]
     pub(crate) compaction: Switch,
@@ -348,6 +351,10 @@ impl ServeOptions {
         config.node.compression = self.compression.into();
         config.node.filter_false_positive_rate = self.filter.0;
         config.node.last_level_filters = self.last_level_filters == Switch::On;
+        config.node.blob_value_bytes_min = self
+            .blob_value_bytes_min
+            .map(|size| in_memory("blob-value-bytes-min", size))
+            .transpose()?;
         config.node.compaction = self.compaction == Switch::On;
         set_if_given(&mut config.node.compactions_max, self.compactions_max);
         config.node.compaction_bytes_per_second = self.compaction_bytes_per_second.0;

@@ -216,6 +216,9 @@ pub trait DiskFile: Send + Sync {
         None
     }
 
+    /// Says that this part of the file will be read soon, so that the system may begin with it.
+    fn will_need(&self, _offset: u64, _bytes: u64) {}
+
     /// Behind this offset there is only room that was allocated and never written, or nothing.
     /// Where the file system cannot tell, that is the length. Ask before the file is read: what
     /// a system has read of such room, it may take for written.

@@ -6,12 +6,13 @@ use super::permissions::{self, FILE_MODE, FOLDER_MODE, explain};
 use super::{Disk, DiskFile};
 use crate::locks::lock;
 use crate::locks::sites as wait_sites;
-use rustix::fs::{CWD, FallocateFlags, OFlags, RenameFlags, SeekFrom};
+use rustix::fs::{Advice, CWD, FallocateFlags, OFlags, RenameFlags, SeekFrom};
 use rustix::io::Errno;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
+use std::num::NonZeroU64;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
@@ -282,6 +283,12 @@ pub(super) fn open_direct(path: &Path, writes: bool) -> io::Result<File> {
 }
 
 impl DiskFile for RealFile {
+    fn will_need(&self, offset: u64, bytes: u64) {
+        // Without it the part is read when it is needed.
+        let _hint =
+            rustix::fs::fadvise(&self.file, offset, NonZeroU64::new(bytes), Advice::WillNeed);
+    }
+
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         wait_sites::READ.time(|| self.file.read_exact_at(buffer, offset))
     }

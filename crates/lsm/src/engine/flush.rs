@@ -10,7 +10,7 @@ use super::compaction::{Retained, Retention};
 use super::core::Core;
 use super::health::failing::{RETRY_DELAY, Work};
 use super::table_set::changes::Steps;
-use super::table_set::{FlushedMemtable, RecordedSequences, TableEdit, TableOutput};
+use super::table_set::{BlobOutput, FlushedMemtable, RecordedSequences, TableEdit, TableOutput};
 use crate::error::Error;
 use crate::locks::lock;
 use crate::memtable::{Memtable, MemtableCursor};
@@ -40,6 +40,7 @@ struct Flush {
     memtable: Arc<Memtable>,
     records: Retained<RecordedSequences<MemtableCursor>>,
     output: TableOutput,
+    blobs: BlobOutput,
     /// How old the versions are that it has written.
     steps: Steps,
 }
@@ -148,6 +149,7 @@ fn step(current: &mut Option<Flush>, core: &Core) -> Result<FlushStep, Error> {
         && let Some(flush) = current.take()
     {
         core.tables.files().abandon(&flush.output);
+        flush.blobs.abandon(core.tables.files());
     }
     match step {
         // The reserve that this gives back is for flushes like this one.
@@ -168,7 +170,8 @@ fn try_step(current: &mut Option<Flush>, core: &Core) -> Result<FlushStep, Error
     let mut bytes = 0;
     while flush.records.advance()? {
         let record = flush.records.record();
-        flush.output.add(record)?;
+        let files = core.tables.files();
+        flush.blobs.add(record, None, &mut flush.output, files)?;
         flush.steps.add(record.entry);
         bytes += record.entry.data_bytes();
         if bytes >= STEP_BYTES {
@@ -192,6 +195,7 @@ fn begin(core: &Core) -> Result<Option<Flush>, Error> {
     Ok(Some(Flush {
         records: Retained::new(records, Retention::of_flush(core.snapshots.living())),
         output: core.tables.files().create()?,
+        blobs: BlobOutput::new(true),
         steps: Steps::default(),
         memtable,
     }))
@@ -201,19 +205,27 @@ fn complete(flush: Flush, core: &Core) -> Result<(), Error> {
     let Flush {
         memtable,
         output,
+        mut blobs,
         records,
         steps,
     } = flush;
     // Drop the cursor here: it also holds the memtable, which is to be freed.
     let sequences = records.into_records().sequences();
-    let table = core.tables.files().finish(output, 0)?;
-    let written = table.file_bytes();
+    let files = core.tables.files();
+    if let Err(error) = blobs.finish(files) {
+        files.abandon(&output);
+        blobs.abandon(files);
+        return Err(error);
+    }
+    let table = files.finish(output, 0);
+    let table = table.inspect_err(|_| blobs.abandon(files))?;
+    let written = table.file_bytes() + blobs.file_bytes();
     let (last_sequence, segment) = (memtable.last_sequence(), memtable.segment());
     core.log.keep_promises(core)?;
     // Before readers miss the memtable: what it holds is always seen somewhere.
     core.changes.flushed(last_sequence, steps.finish());
     core.tables.apply(TableEdit {
-        added: vec![(0, Arc::clone(&table))],
+        added: blobs.beside(vec![(0, Arc::clone(&table))]),
         flushed: Some(FlushedMemtable {
             memtable,
             sequences,

@@ -42,6 +42,8 @@ pub struct Scan {
     is_pending: bool,
     /// Whether the engine may hold the records.
     may_be_held: bool,
+    /// Where a comparison could not read a value last.
+    failed_at: Option<String>,
 }
 
 impl Scan {
@@ -59,6 +61,7 @@ impl Scan {
             records: None,
             is_pending: false,
             may_be_held: false,
+            failed_at: None,
         }
     }
 
@@ -174,7 +177,11 @@ impl Scan {
                 self.is_pending = true;
                 break;
             }
-            self.enter()?;
+            match self.enter() {
+                Ok(()) => {}
+                Err(error) if self.goes_on_behind(&error) => continue,
+                Err(error) => return Err(error),
+            }
             if let Some(records) = &mut self.records {
                 batch.push(records.take().entry);
             }
@@ -189,10 +196,27 @@ impl Scan {
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`]. The next call tries again.
     pub fn advance(&mut self) -> Result<bool, Error> {
-        if !self.move_to_next()? {
-            return Ok(false);
+        while self.move_to_next()? {
+            match self.enter() {
+                Ok(()) => return Ok(true),
+                Err(error) if self.goes_on_behind(&error) => {}
+                Err(error) => return Err(error),
+            }
         }
-        self.enter().map(|()| true)
+        Ok(false)
+    }
+
+    /// Whether a comparison goes on although it could not read a value. The part is noted as damaged,
+    /// so the next walk passes over the version; one that fails in the same place twice does not.
+    fn goes_on_behind(&mut self, error: &Error) -> bool {
+        let is_comparison = matches!(self.purpose, Purpose::Comparison { .. });
+        let place = match error {
+            Error::Corrupt { .. } | Error::Io { action: "read", .. } => error.to_string(),
+            _ => return false,
+        };
+        let is_new = self.failed_at.as_ref() != Some(&place);
+        self.failed_at = Some(place);
+        is_comparison && is_new
     }
 
     /// The entry to which [`Scan::advance`] has moved, lent by what holds it.

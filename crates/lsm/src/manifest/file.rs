@@ -3,6 +3,7 @@
 use super::edit::ManifestEdit;
 use super::frame::{self, Found};
 use super::snapshot::Manifest;
+use super::table::LiveTable;
 use crate::error::Error;
 use base::ByteReader;
 use std::ops::{Range, RangeInclusive};
@@ -10,8 +11,11 @@ use std::path::Path;
 
 pub(super) const MAGIC: [u8; 8] = *b"kvormani";
 const VERSION: u32 = 5;
-/// The versions of the format of `MANIFEST` that this release reads; it writes the last one.
-pub const MANIFEST_VERSIONS: RangeInclusive<u32> = VERSION..=VERSION;
+/// The version of a manifest that names blob tables.
+const VERSION_WITH_BLOBS: u32 = 6;
+/// The versions of the format of `MANIFEST` that this release reads. It writes the last one while
+/// there are blob tables, and the one before otherwise.
+pub const MANIFEST_VERSIONS: RangeInclusive<u32> = VERSION..=VERSION_WITH_BLOBS;
 /// The magic and the version.
 pub(super) const HEAD_BYTES: usize = 12;
 
@@ -30,7 +34,12 @@ impl Manifest {
 
     /// Encodes a file without edits, and gives the checksum of its snapshot.
     pub(super) fn encode_snapshot(&self) -> (Vec<u8>, u32) {
-        let mut bytes = [&MAGIC[..], &VERSION.to_le_bytes()].concat();
+        let version = if self.tables.values().any(LiveTable::is_blob) {
+            VERSION_WITH_BLOBS
+        } else {
+            VERSION
+        };
+        let mut bytes = [&MAGIC[..], &version.to_le_bytes()].concat();
         let seed = base::crc32c(&bytes);
         let checksum = frame::put(&mut bytes, 0, seed, &self.put_snapshot());
         (bytes, checksum)
@@ -57,9 +66,11 @@ impl Manifest {
         }
         let snapshot = frame::read(bytes, HEAD_BYTES, base::crc32c(head));
         let version = ByteReader::new(&head[MAGIC.len()..]).u32().unwrap_or(0);
-        if version != VERSION && (snapshot.is_some() || has_old_checksum(bytes)) {
+        if !MANIFEST_VERSIONS.contains(&version) && (snapshot.is_some() || has_old_checksum(bytes))
+        {
             return Err(Error::Invalid(format!(
-                "{} has format version {version}; this release reads version {VERSION}",
+                "{} has format version {version}; this release reads versions {VERSION} and \
+                 {VERSION_WITH_BLOBS}",
                 file.display()
             )));
         }

@@ -3,6 +3,7 @@
 use super::edit::ManifestEdit;
 use super::frame;
 use super::snapshot::Manifest;
+use super::table::LiveTable;
 use crate::disk::{Disk, DiskFile, read_small_file, replace_file};
 use crate::error::Error;
 use crate::locks::sites as wait_sites;
@@ -156,6 +157,11 @@ impl ManifestLog {
         let Some(mut tail) = self.tail.take() else {
             return Ok(false);
         };
+        // The file is of a version that names none.
+        let is_blob = |table: &LiveTable| table.is_blob();
+        if edit.tables.iter().any(is_blob) && !self.manifest.tables.values().any(is_blob) {
+            return Ok(false);
+        }
         let mut bytes = Vec::new();
         frame::put(&mut bytes, tail.end, tail.seed, &edit.encode());
         let end = tail.end + bytes.len() as u64;

@@ -34,6 +34,9 @@
 //!                 |   u64    |    u64     |   u64    |  u64  |   u8    | u16, bytes | u16, bytes |
 //! ```
 //!
+//! A level of 7 says that a table is a blob table, in which long values of others lie. Version 6 is
+//! written only while there is one, and version 5 otherwise.
+//!
 //! Tables and removed tables of a list come by their numbers. The keys of a table are bounds
 //! ([`KeyBounds`]). A last key of `u16::MAX` bytes, which no key has, is the end of the key space.
 //!
@@ -65,4 +68,4 @@ pub(crate) use log::{EditError, ManifestLog, ReadManifest};
 pub(crate) use progress::{LogClaim, Progress};
 pub(crate) use set_aside::{SetAsidePart, kept_tables};
 pub(crate) use snapshot::Manifest;
-pub(crate) use table::{KeyBounds, LEVELS, LiveTable};
+pub(crate) use table::{BLOB_LEVEL, KeyBounds, LEVELS, LiveTable};

@@ -8,13 +8,16 @@ use bytes::Bytes;
 /// The number of levels that tables lie on.
 pub(crate) const LEVELS: usize = 7;
 
+/// In place of a level: a table is a blob table.
+pub(crate) const BLOB_LEVEL: usize = LEVELS;
+
 /// The most bytes of a key that the manifest holds of a table.
 const BOUND_BYTES_MAX: usize = 128;
 
 /// A table that is part of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LiveTable {
-    /// Its level, below [`LEVELS`].
+    /// Its level, below [`LEVELS`], or [`BLOB_LEVEL`].
     pub(crate) level: u8,
     /// Its number.
     pub(crate) id: TableId,
@@ -59,6 +62,11 @@ fn after_all_that_begin_with(begin: &[u8]) -> Option<Vec<u8>> {
 }
 
 impl LiveTable {
+    /// Whether long values of other tables lie in it.
+    pub(crate) fn is_blob(&self) -> bool {
+        usize::from(self.level) == BLOB_LEVEL
+    }
+
     pub(super) fn put(&self, bytes: &mut Vec<u8>) {
         bytes.push(self.level);
         bytes.extend_from_slice(&self.id.0.to_le_bytes());
@@ -84,7 +92,7 @@ impl LiveTable {
         let Self {
             level, id, keys, ..
         } = self;
-        if usize::from(*level) >= LEVELS {
+        if usize::from(*level) > BLOB_LEVEL {
             return Err(format!("a table on level {level}"));
         }
         if *id >= next {

@@ -92,6 +92,16 @@ fn example_after() -> Manifest {
     }
 }
 
+/// The same with blob tables: one that is live before, and one that a compaction adds.
+fn example_with_blobs() -> (Manifest, [ManifestEdit; 3]) {
+    let mut manifest = example();
+    manifest.tables.insert(TableId(7), table(7, 7, 30_000));
+    let mut edits = example_edits();
+    edits[0].tables.push(table(7, 11, 20_000));
+    edits[1].removed = [TableId(7)].into();
+    (manifest, edits)
+}
+
 fn table(level: u8, id: u64, bytes: u64) -> LiveTable {
     LiveTable {
         level,
@@ -177,11 +187,27 @@ fn the_format_is_that_of_version_5() {
 }
 
 #[test]
+fn the_format_with_blob_tables_is_that_of_version_6() {
+    let bytes = include_bytes!("../../tests/fixtures/manifest-v6");
+    assert_eq!(fixture_with_blobs(), bytes);
+    let mut after = example_after();
+    after.tables.insert(TableId(11), table(7, 11, 20_000));
+    assert_eq!(decode(bytes).unwrap(), after);
+}
+
+fn fixture_with_blobs() -> Vec<u8> {
+    let (manifest, edits) = example_with_blobs();
+    with_room(file_of(&manifest, &edits).0)
+}
+
+#[test]
 #[ignore = "writes the fixture: only for a new version of the format"]
 #[expect(clippy::disallowed_methods, reason = "fixtures lie on the real disk")]
 fn write_the_fixture() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/manifest-v5");
     std::fs::write(path, fixture()).unwrap();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/manifest-v6");
+    std::fs::write(path, fixture_with_blobs()).unwrap();
 }
 
 #[test]
@@ -206,9 +232,14 @@ fn any_bit_of_damage_is_found() {
 /// The file ends there, or the rest of the last edit was never written.
 #[test]
 fn an_edit_that_was_cut_at_any_byte_is_dropped() {
-    let edits = example_edits();
-    let (bytes, ends) = file_of(&example(), &edits);
-    let states = states(&example(), &edits);
+    assert_dropped_where_cut(&example(), &example_edits());
+    let (manifest, edits) = example_with_blobs();
+    assert_dropped_where_cut(&manifest, &edits);
+}
+
+fn assert_dropped_where_cut(manifest: &Manifest, edits: &[ManifestEdit]) {
+    let (bytes, ends) = file_of(manifest, edits);
+    let states = states(manifest, edits);
     for length in 0..=bytes.len() {
         let cut = bytes[..length].to_vec();
         let whole = ends.iter().filter(|end| **end <= length).count();
@@ -301,7 +332,7 @@ fn a_snapshot_that_no_store_writes_is_refused_despite_its_checksum() {
     };
     let with =
         |table: LiveTable| move |manifest: &mut Manifest| manifest.tables = tables([table.clone()]);
-    refused(&with(table(7, 1, 1)), "a table on level 7");
+    refused(&with(table(8, 1, 1)), "a table on level 8");
     refused(&with(table(6, 9, 1)), "table 9 is yet to come");
     refused(&with(table(6, 3, 1)), "damaged range of table 8");
     let twice = |manifest: &mut Manifest| {
@@ -427,7 +458,9 @@ fn other_versions_are_named() {
     let refused = |bytes: &[u8], version: u32| match decode(bytes) {
         Err(Error::Invalid(message)) => assert_eq!(
             message,
-            format!("/store/MANIFEST has format version {version}; this release reads version 5")
+            format!(
+                "/store/MANIFEST has format version {version}; this release reads versions 5 and 6"
+            )
         ),
         other => panic!("{other:?}"),
     };
@@ -436,10 +469,10 @@ fn other_versions_are_named() {
         old.extend(base::crc32c(&old).to_le_bytes());
         refused(&old, u32::from(version));
     }
-    let mut newer = [&MAGIC[..], &6_u32.to_le_bytes()].concat();
+    let mut newer = [&MAGIC[..], &7_u32.to_le_bytes()].concat();
     let seed = base::crc32c(&newer);
     frame::put(&mut newer, 0, seed, b"what no release of today knows");
-    refused(&newer, 6);
+    refused(&newer, 7);
 }
 
 #[test]

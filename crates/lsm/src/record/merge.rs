@@ -1,6 +1,6 @@
 //! Merging sorted streams of records into one.
 
-use super::{Record, RecordCursor, RecordRef};
+use super::{BlobReference, Record, RecordCursor, RecordRef};
 use crate::error::Error;
 use std::cmp::Ordering;
 
@@ -18,7 +18,8 @@ use std::cmp::Ordering;
 /// merge drops a long value that its cursor can read again, until the record is due. The
 /// rest of the record decides the order, unless another record has the same key,
 /// timestamp, kind and expiry. Records that tie in this way keep their values. A record
-/// that is due may lack its value: who needs it fetches it.
+/// that is due may lack its value: who needs it fetches it. A value in a blob table is there only
+/// once it was fetched.
 pub(crate) struct Merge<C> {
     cursors: Vec<C>,
     /// The numbers of the cursors that stand at a record; the one that is due comes last.
@@ -26,6 +27,20 @@ pub(crate) struct Merge<C> {
     /// The number of waiting cursors that lack their value.
     without_value: usize,
     has_begun: bool,
+}
+
+/// Reads the value of a record that ties with another one. Returns whether it lacked it and has it
+/// now. Without a value, because that is corrupt, it ranks last: the other one is the same version
+/// that has come again, and it is whole.
+fn fetch_tied(cursor: &mut impl RecordCursor) -> Result<bool, Error> {
+    if !cursor.lacks_value() {
+        return Ok(false);
+    }
+    match cursor.fetch_value() {
+        Ok(()) => Ok(true),
+        Err(Error::Corrupt { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Whether the order of two records may depend on their values.
@@ -72,7 +87,8 @@ impl<C: RecordCursor> Merge<C> {
         }
         if !cursor.advance()? {
             self.waiting.pop();
-        } else if self.without_value > 0 || cursor.can_drop_value() {
+        } else if self.without_value > 0 || cursor.can_drop_value() || cursor.lacks_value() {
+            self.without_value += usize::from(cursor.lacks_value());
             self.waiting.pop();
             self.settle_values(due)?;
             self.place(due);
@@ -100,6 +116,7 @@ impl<C: RecordCursor> Merge<C> {
         self.has_begun = true;
         for number in 0..self.cursors.len() {
             if self.cursors[number].advance()? {
+                self.without_value += usize::from(self.cursors[number].lacks_value());
                 self.settle_values(number)?;
                 self.place(number);
             }
@@ -139,11 +156,11 @@ impl<C: RecordCursor> Merge<C> {
         for other in &self.waiting {
             if self.tie(*other, number) {
                 is_tied = true;
-                if self.cursors[*other].lacks_value() {
-                    self.cursors[*other].fetch_value()?;
-                    self.without_value -= 1;
-                }
+                self.without_value -= usize::from(fetch_tied(&mut self.cursors[*other])?);
             }
+        }
+        if is_tied {
+            self.without_value -= usize::from(fetch_tied(&mut self.cursors[number])?);
         }
         let is_due = self.place_of(number) == self.waiting.len();
         if !is_due && !is_tied {
@@ -222,6 +239,10 @@ impl<C: RecordCursor> RecordCursor for Merge<C> {
             self.without_value = 0;
         }
         fetched
+    }
+
+    fn reference(&self) -> Option<BlobReference> {
+        self.cursors[self.due()].reference()
     }
 
     fn take(&mut self) -> Record {

@@ -1,6 +1,9 @@
 //! Records: entries with their sequence numbers, and cursors over sorted streams of them.
 
 pub(crate) mod merge;
+mod reference;
+
+pub(crate) use reference::BlobReference;
 
 use base::{Entry, EntryRef, Expiry, Kind, Timestamp};
 use std::cmp::Ordering;
@@ -118,17 +121,22 @@ pub(crate) trait RecordCursor: Send {
     /// Drops the value of the record, if it [can](Self::can_drop_value).
     fn drop_value(&mut self) {}
 
-    /// Whether the value of the record was dropped.
+    /// Whether the value of the record was dropped, or lies in a blob table and was not fetched.
     fn lacks_value(&self) -> bool {
         false
     }
 
-    /// Reads the value again if the record lacks it.
+    /// Reads the value if the record lacks it.
     ///
     /// # Errors
     /// As [`RecordCursor::advance`].
     fn fetch_value(&mut self) -> Result<(), crate::Error> {
         Ok(())
+    }
+
+    /// Where the value of the record lies, if that is a blob table; also if it was fetched.
+    fn reference(&self) -> Option<BlobReference> {
+        None
     }
 
     /// The record as the caller's own. A long value is handed over and not copied, so the
@@ -198,6 +206,13 @@ impl<A: RecordCursor, B: RecordCursor> RecordCursor for EitherCursor<A, B> {
         match self {
             Self::First(cursor) => cursor.lacks_value(),
             Self::Second(cursor) => cursor.lacks_value(),
+        }
+    }
+
+    fn reference(&self) -> Option<BlobReference> {
+        match self {
+            Self::First(cursor) => cursor.reference(),
+            Self::Second(cursor) => cursor.reference(),
         }
     }
 

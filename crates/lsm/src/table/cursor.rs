@@ -1,7 +1,7 @@
 //! Walks a table in order.
 
 use super::Purpose;
-use super::ahead::{ReadAhead, ScanAhead};
+use super::ahead::{ReadAhead, ScanAhead, ValuesAhead};
 use super::block::BlockCursor;
 use super::block::frame::{Handle, Role};
 use super::block::index::IndexEntry;
@@ -10,7 +10,7 @@ use super::reader::Table;
 use super::record::{DataBlock, RecordWalk};
 use crate::cache::Block;
 use crate::error::Error;
-use crate::record::{Record, RecordCursor, RecordRef, no_record};
+use crate::record::{BlobReference, Record, RecordCursor, RecordRef, no_record};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -33,6 +33,12 @@ pub(crate) struct TableCursor {
     block_offset: u64,
     /// What was read of the blocks that come next.
     ahead: ReadAhead,
+    /// The record at which it stands, if its value lies in a blob table and was fetched.
+    fetched: Option<Record>,
+    /// Which of the values of the block that lie in blob tables were asked for.
+    values_ahead: Option<ValuesAhead<RecordWalk>>,
+    /// How many bytes of values the last block had asked for at most in the end.
+    values_ahead_bytes: u64,
 }
 
 #[expect(
@@ -98,6 +104,9 @@ impl TableCursor {
             state: CursorState::Fresh,
             block_offset: 0,
             ahead,
+            fetched: None,
+            values_ahead: None,
+            values_ahead_bytes: 0,
         }
     }
 
@@ -128,6 +137,9 @@ impl TableCursor {
             }
             // Before the next block is read: what is read ahead may take this one's memory.
             *data = Data::Between;
+            if let Some(ahead) = self.values_ahead.take() {
+                self.values_ahead_bytes = ahead.bytes_max();
+            }
         }
         let mut result = ended.and_then(|_| self.enter_next_block());
         while let Err(error) = &result
@@ -198,6 +210,10 @@ impl TableCursor {
                             if !walk.advance(table, entry)? {
                                 continue;
                             }
+                            if purpose.asks_for_values() && !table.blobs().is_empty() {
+                                self.values_ahead = walk_ahead(table, &block, from, entry)?
+                                    .map(|walk| ValuesAhead::new(walk, self.values_ahead_bytes));
+                            }
                             *data = Data::Sorted(walk, entry);
                         }
                         DataBlock::SingleRecord(record) => {
@@ -237,6 +253,16 @@ impl TableCursor {
 
     /// Moves to the next record of the table.
     fn advance_to_any(&mut self) -> Result<bool, Error> {
+        if let Some(ahead) = &mut self.values_ahead {
+            let passed = match &self.state {
+                CursorState::Walking {
+                    data: Data::Sorted(records, _),
+                    ..
+                } => records.reference(),
+                _ => None,
+            };
+            ahead.pass(passed);
+        }
         let in_block = match &mut self.state {
             CursorState::Walking {
                 data: Data::Sorted(records, entry),
@@ -270,6 +296,65 @@ impl TableCursor {
         }
     }
 
+    /// Where the value of the record lies, if that is a blob table.
+    #[inline]
+    fn referred(&self) -> Option<BlobReference> {
+        match &self.state {
+            CursorState::Walking {
+                data: Data::Sorted(records, _),
+                ..
+            } => records.reference(),
+            _ => None,
+        }
+    }
+
+    /// Whether the record is passed over because of where its value lies: the part of the blob
+    /// table is damaged.
+    fn is_value_lost(&mut self, reference: BlobReference) -> Result<bool, Error> {
+        if self.purpose == Purpose::Rewrite && self.table.is_value_noted(reference) {
+            return match self.fetch_referred(reference) {
+                Ok(()) => Ok(false),
+                Err(Error::Corrupt { .. } | Error::Io { action: "read", .. }) => Ok(true),
+                Err(error) => Err(error),
+            };
+        }
+        Ok(self.table.passes_over_value(self.purpose, reference))
+    }
+
+    /// Asks the system for the values that come next behind this one.
+    fn ask_for_values(&mut self, taken: BlobReference) {
+        let CursorState::Walking {
+            data: Data::Sorted(_, entry),
+            ..
+        } = &self.state
+        else {
+            return;
+        };
+        if let Some(ahead) = &mut self.values_ahead {
+            let (table, entry) = (&*self.table, *entry);
+            ahead.take(
+                taken,
+                // The walk that takes the values meets the error, too.
+                |walk| {
+                    let has_next = matches!(walk.advance(table, entry), Ok(true));
+                    has_next.then(|| walk.reference())
+                },
+                |reference| table.will_need(reference),
+            );
+        }
+    }
+
+    fn fetch_referred(&mut self, reference: BlobReference) -> Result<(), Error> {
+        self.ask_for_values(reference);
+        let record = self.record();
+        let sequence = record.sequence;
+        let entry = self
+            .table
+            .referred_for(self.purpose, reference, record.entry)?;
+        self.fetched = Some(Record { sequence, entry });
+        Ok(())
+    }
+
     fn single(&self) -> Option<&SingleRecord> {
         match &self.state {
             CursorState::Walking {
@@ -294,16 +379,24 @@ impl TableCursor {
 impl RecordCursor for TableCursor {
     fn advance(&mut self) -> Result<bool, Error> {
         loop {
+            self.fetched = None;
             if !self.advance_to_any()? {
                 return Ok(false);
             }
-            if !self.is_hidden() {
-                return Ok(true);
+            if self.is_hidden() {
+                continue;
+            }
+            match self.referred() {
+                Some(reference) if self.is_value_lost(reference)? => {}
+                _ => return Ok(true),
             }
         }
     }
 
     fn record(&self) -> RecordRef<'_> {
+        if let Some(fetched) = &self.fetched {
+            return fetched.lend();
+        }
         match &self.state {
             CursorState::Walking {
                 data: Data::Sorted(records, _),
@@ -329,17 +422,19 @@ impl RecordCursor for TableCursor {
     }
 
     fn data_bytes(&self) -> usize {
-        match self.single() {
-            Some(single) => single.data_bytes,
-            None => self.record().entry.data_bytes(),
+        match (self.single(), self.referred()) {
+            (Some(single), _) => single.data_bytes,
+            (None, Some(reference)) => self.key().len() + reference.value_bytes as usize,
+            (None, None) => self.record().entry.data_bytes(),
         }
     }
 
     fn can_drop_value(&self) -> bool {
-        self.single().is_some_and(|single| !single.lacks_value)
+        self.fetched.is_some() || self.single().is_some_and(|single| !single.lacks_value)
     }
 
     fn drop_value(&mut self) {
+        self.fetched = None;
         if let Some(single) = self.single_mut() {
             single.record.entry = single.record.entry.without_value();
             single.lacks_value = true;
@@ -347,10 +442,16 @@ impl RecordCursor for TableCursor {
     }
 
     fn lacks_value(&self) -> bool {
-        self.single().is_some_and(|single| single.lacks_value)
+        match self.single() {
+            Some(single) => single.lacks_value,
+            None => self.fetched.is_none() && self.referred().is_some(),
+        }
     }
 
     fn fetch_value(&mut self) -> Result<(), Error> {
+        if let Some(reference) = self.referred().filter(|_| self.fetched.is_none()) {
+            return self.fetch_referred(reference);
+        }
         let Some(handle) = self.single().filter(|single| single.lacks_value) else {
             return Ok(());
         };
@@ -370,12 +471,31 @@ impl RecordCursor for TableCursor {
         Ok(())
     }
 
+    fn reference(&self) -> Option<BlobReference> {
+        self.referred()
+    }
+
     fn take(&mut self) -> Record {
+        if let Some(fetched) = &mut self.fetched {
+            return std::mem::replace(fetched, no_record());
+        }
         match self.single_mut() {
             Some(single) => std::mem::replace(&mut single.record, no_record()),
             None => self.record().to_record(),
         }
     }
+}
+
+/// Another walk over a block, which stands at the first record at or above `from`.
+fn walk_ahead(
+    table: &Table,
+    block: &Block,
+    from: &[u8],
+    entry: IndexEntry,
+) -> Result<Option<RecordWalk>, Error> {
+    let walk = RecordWalk::open(block, from, 0);
+    let mut walk = walk.map_err(|malformed| table.corrupt(entry.handle.offset, malformed))?;
+    Ok(walk.advance(table, entry)?.then_some(walk))
 }
 
 fn at_least(record: Record, least_sequence: u64) -> Record {

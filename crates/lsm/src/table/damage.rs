@@ -14,12 +14,14 @@ use super::block::malformed::Malformed;
 use super::format::{FOOTER_BYTES, Footer, FooterError};
 use super::reader::Table;
 use crate::error::Error;
+use crate::locks::lock;
 use crate::manifest::DamagedRange;
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
+use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 /// How often a block is read that the system cannot read, before it counts as damaged.
 const READS_MAX: u32 = 3;
@@ -54,6 +56,8 @@ pub(super) struct DamageState {
     is_corrupt: AtomicBool,
     /// The parts of the file that the engine has noted as damaged.
     parts: DamagedParts,
+    /// Where a comparison could not read a value, if it is a blob table.
+    unread: Mutex<BTreeSet<u64>>,
     /// How many compactions have failed because the system could not read the table.
     failed_reads: AtomicU32,
 }
@@ -144,8 +148,8 @@ impl Table {
     }
 
     /// Which part of the file is damaged if the byte at `offset` is, and which keys it
-    /// may have held. Reads the index.
-    pub(crate) fn locate_damage(&self, offset: u64) -> DamagedRange {
+    /// may have held. `is_blob` says whether each record has a block of its own. Reads the index.
+    pub(crate) fn locate_damage(&self, offset: u64, is_blob: bool) -> DamagedRange {
         let top = self.top_index();
         let all = DamagedRange {
             table: self.id(),
@@ -175,6 +179,10 @@ impl Table {
             return group;
         }
         match self.entry_at(index, Role::Index, offset, &group) {
+            Ok(Some((block, _))) if is_blob => DamagedRange {
+                first_key: block.last_key.clone().unwrap_or(block.first_key),
+                ..block
+            },
             Ok(Some((block, _))) => block,
             Ok(None) | Err(_) => group,
         }
@@ -230,6 +238,29 @@ impl Table {
         }
     }
 
+    /// Notes that a walk has not got a value at `offset` of a blob table because of this error. A
+    /// comparison passes over it from then on, as over any damaged part.
+    pub(super) fn note_unread(&self, purpose: Purpose, offset: u64, error: &Error) {
+        if let Purpose::Comparison { .. } = purpose
+            && self.passes_damage(purpose, offset, error)
+        {
+            lock(&self.damage.unread).insert(offset);
+        }
+    }
+
+    /// Whether comparisons pass over what lies at `offset` of a blob table.
+    pub(super) fn is_unread(&self, offset: u64) -> bool {
+        if !self.is_damaged() || self.is_noted(offset) {
+            return self.is_damaged();
+        }
+        let is_unread = lock(&self.damage.unread).contains(&offset);
+        if is_unread {
+            // This walk has met the damage, too.
+            self.cache.damage_reports().report(self.id(), offset);
+        }
+        is_unread
+    }
+
     /// How often a walk tries to read a block that the system cannot read.
     pub(super) fn reads_max(purpose: Purpose) -> u32 {
         match purpose {
@@ -239,21 +270,40 @@ impl Table {
     }
 
     /// Reads the parts of the file that a walk does not need: filter, properties and
-    /// footer. Damage is reported, and so is what cannot be read.
+    /// footer; and of the blob tables that its values lie in the indexes, too, by which nobody looks
+    /// for a value. Damage is reported, and so is what cannot be read.
     pub(super) fn check_rest(&self) {
+        self.check_rest_by(Self::read_rest);
+        for blob in self.blobs() {
+            blob.check_rest_by(|blob| blob.read_index().and_then(|()| blob.read_rest()));
+        }
+    }
+
+    fn check_rest_by(&self, read: impl Fn(&Self) -> Result<(), Error>) {
         if self.is_noted(self.file_bytes() - 1) {
             return;
         }
         for _ in 1..READS_MAX {
-            match self.read_rest() {
+            match read(self) {
                 Err(Error::Io { .. }) => {}
                 // Corruption is reported where it is found.
                 Ok(()) | Err(_) => return,
             }
         }
-        if let Err(error @ Error::Io { action: "read", .. }) = self.read_rest() {
+        if let Err(error @ Error::Io { action: "read", .. }) = read(self) {
             self.note_corruption(&error, self.file_bytes() - 1);
         }
+    }
+
+    fn read_index(&self) -> Result<(), Error> {
+        let top = self.top_index();
+        let malformed = |malformed| self.corrupt(top.offset, malformed);
+        let block = self.read_block(top, Role::TopIndex)?;
+        let mut entries = BlockCursor::new::<IndexEntry>(&block, &[]).map_err(malformed)?;
+        while let Some((_, entry)) = entries.next::<IndexEntry>().map_err(malformed)? {
+            self.read_block(entry.handle, Role::Index)?;
+        }
+        Ok(())
     }
 
     fn read_rest(&self) -> Result<(), Error> {

@@ -33,8 +33,8 @@ impl Expiries {
         }
     }
 
-    /// Counts the bytes of an entry if it expires.
-    pub(super) fn add(&mut self, entry: EntryRef<'_>) {
+    /// Counts an entry of so many bytes if it expires.
+    pub(super) fn add(&mut self, entry: EntryRef<'_>, bytes: u64) {
         if entry.expiry() == Expiry::NEVER {
             return;
         }
@@ -45,7 +45,7 @@ impl Expiries {
             None => 1,
         };
         let rounded_ms = rounded_up(unix_ms, own_grain_ms.max(self.grain_ms));
-        *self.bytes.entry(rounded_ms).or_default() += entry.data_bytes() as u64;
+        *self.bytes.entry(rounded_ms).or_default() += bytes;
         while self.bytes.len() > EXPIRIES_MAX {
             self.coarsen();
         }
@@ -97,7 +97,7 @@ mod tests {
     fn summary<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Expiries {
         let mut summary = Expiries::new();
         for entry in entries {
-            summary.add(entry.lend());
+            summary.add(entry.lend(), entry.data_bytes() as u64);
         }
         summary
     }

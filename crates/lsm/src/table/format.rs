@@ -13,6 +13,7 @@
 //! 52  u32  version of the format
 //! 56       magic
 //! ```
+//! Version 6 is written only for a table that refers to blob tables, and version 5 for all others.
 //! Versions 3 and 4 are read, too; their properties lack what is marked below. In every version
 //! the footer has this length, checksum, version and magic have
 //! these offsets, and the checksum covers the rest. So a reader can distinguish a
@@ -28,27 +29,35 @@
 //!           greatest possible one without any
 //! u32 each: filter pages, filter page bytes, filter probes; 0 without a filter
 //! least key, greatest key: length varint and bytes each
+//! from version 6 on: the blob tables that values lie in: count varint, and for each, by number, its
+//!           number u64 and the bytes of the keys and values that lie there u64
 //! ```
 
 use super::block::frame::{Handle, TRAILER_BYTES};
 use super::block::malformed::Malformed;
 use super::filter::FilterShape;
-use crate::record::RecordRef;
+use crate::record::{BlobReference, RecordRef};
+use crate::table_id::TableId;
 use base::{ByteReader, Expiry, KEY_BYTES_MAX, Kind, Timestamp, put_varint};
 use bytes::Bytes;
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 /// The length of the footer.
 pub(super) const FOOTER_BYTES: usize = 64;
 
-/// The version of the format that is written.
+/// The version of the format that is written, unless values lie in blob tables.
 pub(super) const VERSION: u32 = 5;
+
+/// The version of a table whose properties name the blob tables that it refers to.
+const VERSION_WITH_BLOBS: u32 = 6;
 
 /// The oldest version that is read.
 pub(super) const VERSION_MIN: u32 = 3;
 
-/// The versions of the format of SSTables that this release reads; it writes the last one.
-pub const TABLE_VERSIONS: RangeInclusive<u32> = VERSION_MIN..=VERSION;
+/// The versions of the format of SSTables that this release reads. It writes the last one for tables
+/// that refer to blob tables, and the one before for all others.
+pub const TABLE_VERSIONS: RangeInclusive<u32> = VERSION_MIN..=VERSION_WITH_BLOBS;
 
 /// The version before, whose properties do not count non-owned versions.
 const VERSION_WITHOUT_NON_OWNED: u32 = 4;
@@ -172,7 +181,8 @@ pub(crate) struct TableProperties {
     pub(crate) entries: u64,
     /// The tombstones among them.
     pub(crate) tombstones: u64,
-    /// The bytes of the keys and values of all versions, before compression.
+    /// The bytes of the keys and values of all versions, before compression, those of values in
+    /// blob tables included.
     pub(crate) entry_bytes: u64,
     /// The least timestamp of a record.
     pub(crate) least_timestamp: Timestamp,
@@ -197,6 +207,8 @@ pub(crate) struct TableProperties {
     pub(crate) greatest_key: Bytes,
     /// The size of the filter, if there is one.
     pub(super) filter: Option<FilterShape>,
+    /// Of each blob table that values lie in, by number, the bytes of their keys and values.
+    pub(crate) blobs: BTreeMap<TableId, u64>,
 }
 
 impl TableProperties {
@@ -217,13 +229,14 @@ impl TableProperties {
             least_key: Bytes::new(),
             greatest_key: Bytes::new(),
             filter: None,
+            blobs: BTreeMap::new(),
         }
     }
 
     /// Counts the next record, whose key is at or above all before. `Expiries` counts
     /// its expiry, and the writer knows the greatest key at its end.
     #[inline]
-    pub(super) fn add(&mut self, record: RecordRef<'_>) {
+    pub(super) fn add(&mut self, record: RecordRef<'_>, reference: Option<BlobReference>) {
         let entry = record.entry;
         if self.entries == 0 {
             self.least_key = Bytes::copy_from_slice(entry.key());
@@ -235,9 +248,24 @@ impl TableProperties {
         }
         self.least_expiry = self.least_expiry.min(entry.expiry());
         self.entry_bytes += entry.data_bytes() as u64;
+        if let Some(reference) = reference {
+            let value_bytes = u64::from(reference.value_bytes);
+            self.entry_bytes += value_bytes;
+            let referred = self.blobs.entry(reference.table).or_default();
+            *referred += entry.key().len() as u64 + value_bytes;
+        }
         self.least_timestamp = self.least_timestamp.min(entry.timestamp());
         self.greatest_timestamp = self.greatest_timestamp.max(entry.timestamp());
         self.greatest_sequence = self.greatest_sequence.max(record.sequence);
+    }
+
+    /// The version of the format that has all of this.
+    pub(super) fn version(&self) -> u32 {
+        if self.blobs.is_empty() {
+            VERSION
+        } else {
+            VERSION_WITH_BLOBS
+        }
     }
 
     /// Counts the last record as a non-owned version of this timestamp.
@@ -273,6 +301,13 @@ impl TableProperties {
         for key in [&self.least_key, &self.greatest_key] {
             put_varint(&mut buffer, key.len() as u64);
             buffer.extend_from_slice(key);
+        }
+        if !self.blobs.is_empty() {
+            put_varint(&mut buffer, self.blobs.len() as u64);
+            for (table, bytes) in &self.blobs {
+                buffer.extend_from_slice(&table.0.to_le_bytes());
+                buffer.extend_from_slice(&bytes.to_le_bytes());
+            }
         }
         buffer
     }
@@ -344,6 +379,10 @@ impl TableProperties {
             filter: decode_shape(input)?,
             least_key: decode_key(input)?,
             greatest_key: decode_key(input)?,
+            blobs: match version {
+                VERSION_WITH_BLOBS => decode_blobs(input)?,
+                _ => BTreeMap::new(),
+            },
         })
     }
 }
@@ -357,6 +396,23 @@ fn decode_shape(input: &mut ByteReader<'_>) -> Option<Option<FilterShape>> {
     };
     let none = shape.pages == 0 && shape.page_bytes == 0 && shape.probes == 0;
     Some((!none).then_some(shape))
+}
+
+/// The blob tables, and what lies in each.
+fn decode_blobs(input: &mut ByteReader<'_>) -> Option<BTreeMap<TableId, u64>> {
+    let count = input.length()?;
+    let mut blobs = BTreeMap::new();
+    for _ in 0..count {
+        let (table, bytes) = (TableId(input.u64()?), input.u64()?);
+        if blobs
+            .last_key_value()
+            .is_some_and(|(last, _)| *last >= table)
+        {
+            return None;
+        }
+        blobs.insert(table, bytes);
+    }
+    Some(blobs)
 }
 
 fn decode_key(input: &mut ByteReader<'_>) -> Option<Bytes> {

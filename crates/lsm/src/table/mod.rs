@@ -60,7 +60,7 @@ pub(crate) use cursor::TableCursor;
 pub(crate) use filter::KeyHash;
 pub use format::TABLE_VERSIONS;
 pub use fuzz::{fuzz_block, fuzz_footer, fuzz_table};
-pub(crate) use reader::Table;
+pub(crate) use reader::{Found, Table};
 pub(crate) use writer::TableWriter;
 
 use crate::error::Error;
@@ -162,6 +162,11 @@ impl Purpose {
     /// client waits for it, and it would drive out what is read more often.
     fn reads_directly(self) -> bool {
         !matches!(self, Self::Scan { .. })
+    }
+
+    /// Whether a walk asks for values that lie in blob tables before it comes to them.
+    fn asks_for_values(self) -> bool {
+        matches!(self, Self::Scan { .. } | Self::Comparison { .. })
     }
 
     /// Whether a walk reads what is not needed for it, to find damage.

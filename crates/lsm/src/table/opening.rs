@@ -6,7 +6,9 @@ use super::block::index::IndexEntry;
 use super::block::malformed::Malformed;
 use super::damage::DamageState;
 use super::filter::pinned::PinnedFilter;
-use super::format::{FOOTER_BYTES, Footer, FooterError, TableProperties, VERSION, VERSION_MIN};
+use super::format::{
+    FOOTER_BYTES, Footer, FooterError, TABLE_VERSIONS, TableProperties, VERSION, VERSION_MIN,
+};
 use super::reader::{Table, read};
 use super::set_aside::SetAside;
 use crate::cache::{Block, BlockCache};
@@ -16,8 +18,8 @@ use crate::manifest::DamagedRange;
 use crate::table_id::TableId;
 use base::{KEY_BYTES_MAX, Timestamp};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 
 /// The most that is read of the end of a file at once, in bytes.
 const TAIL_BYTES_MAX: u64 = 16 << 10;
@@ -88,9 +90,9 @@ impl Table {
         let footer = Footer::decode(bytes, file_bytes).map_err(|error| match error {
             FooterError::Malformed(Malformed(what)) => Error::corrupt(path, footer_offset, what),
             FooterError::UnknownVersion(version) => Error::Invalid(format!(
-                "{} is a table of version {version}; this program reads versions {VERSION_MIN} to \
-                 {VERSION}",
-                path.display()
+                "{} is a table of version {version}; this program reads versions {VERSION_MIN} to {}",
+                path.display(),
+                TABLE_VERSIONS.end()
             )),
         })?;
         let mut table = Self {
@@ -106,6 +108,7 @@ impl Table {
             ingested_as: AtomicU64::new(0),
             lost: None,
             set_aside: SetAside::default(),
+            blobs: OnceLock::new(),
         };
         let block = table.block_in(&tail, footer.properties, Role::Properties)?;
         table.properties = TableProperties::decode(block.payload(), footer.version)
@@ -186,6 +189,7 @@ impl Table {
             ingested_as: AtomicU64::new(0),
             lost: Some(why),
             set_aside: SetAside::default(),
+            blobs: OnceLock::new(),
         }
     }
 

@@ -17,12 +17,13 @@ use crate::cache::{Block, BlockCache, CountsStripe};
 use crate::disk::{CachedFile, DiskFile};
 use crate::error::Error;
 use crate::manifest::SetAsidePart;
+use crate::record::BlobReference;
 use crate::table_id::TableId;
-use base::{Entry, Reservation, Timestamp};
+use base::{Entry, EntryRef, Kind, Reservation, Timestamp};
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 /// An open table. Only its properties are in memory, and the filter if it is
 /// pinned. Everything else comes through the cache.
@@ -45,6 +46,8 @@ pub(crate) struct Table {
     pub(super) lost: Option<Error>,
     /// What of it is not part of the store any more.
     pub(super) set_aside: SetAside,
+    /// The blob tables that its values lie in, by their numbers, once it is a part of the store.
+    pub(super) blobs: OnceLock<Vec<Arc<Self>>>,
 }
 
 /// A frame of at least this many bytes may take much memory when it is unpacked.
@@ -64,6 +67,40 @@ struct Fetch<'a> {
     takes_turns: bool,
     /// The counters for the fetch, if it is counted.
     counts: Option<&'a CountsStripe>,
+}
+
+/// The winner of a key in a table.
+pub(crate) struct Found {
+    /// Without its value if that lies in a blob table.
+    entry: Entry,
+    /// Where its value lies, if that is a blob table.
+    reference: Option<BlobReference>,
+}
+
+impl Found {
+    /// Its timestamp.
+    pub(crate) fn timestamp(&self) -> Timestamp {
+        self.entry.timestamp()
+    }
+
+    /// The version, or itself if its value lies in a blob table and has to be fetched.
+    pub(crate) fn into_entry(self) -> Result<Entry, Self> {
+        match self.reference {
+            None => Ok(self.entry),
+            Some(_) => Err(self),
+        }
+    }
+}
+
+/// What a table holds of a key, without the value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    /// The timestamp of the winner.
+    pub(crate) timestamp: Timestamp,
+    /// Whether it is a tombstone.
+    pub(crate) kind: Kind,
+    /// The bytes of its key and its value, wherever that lies.
+    pub(crate) data_bytes: usize,
 }
 
 impl Table {
@@ -142,6 +179,23 @@ impl Table {
         *properties.least_key <= *key && *key <= *properties.greatest_key
     }
 
+    /// Lets the table hold the blob tables that its values lie in, so that they stay for as long as
+    /// anybody has it. One that `find` does not have is missed by who reads a value in it.
+    pub(crate) fn link_blobs(&self, find: impl Fn(TableId) -> Option<Arc<Self>>) {
+        self.blobs.get_or_init(|| {
+            self.properties
+                .blobs
+                .keys()
+                .filter_map(|id| find(*id))
+                .collect()
+        });
+    }
+
+    /// The blob tables that its values lie in, by their numbers.
+    pub(crate) fn blobs(&self) -> &[Arc<Self>] {
+        self.blobs.get().map_or(&[], Vec::as_slice)
+    }
+
     /// The winner among the table's versions of `key`, whose hash is `hash`, without those that
     /// are set aside.
     ///
@@ -157,18 +211,82 @@ impl Table {
         hash: KeyHash,
         access: DiskAccess,
     ) -> Result<Option<Entry>, Interrupt> {
-        if !self.admits(key) {
-            return Ok(None);
+        let found = self.find_version(key, hash, access)?;
+        let fetched = found.map(|found| self.fetch(found, hash, access));
+        fetched.transpose()
+    }
+
+    /// The winner that [`Table::get`] returns, whose value is not fetched yet.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    pub(crate) fn find_version(
+        &self,
+        key: &[u8],
+        hash: KeyHash,
+        access: DiskAccess,
+    ) -> Result<Option<Found>, Interrupt> {
+        self.look_up(key, hash, self.fetch_of_key(hash, access))
+    }
+
+    /// The version that was found, with its value.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    pub(crate) fn fetch(
+        &self,
+        found: Found,
+        hash: KeyHash,
+        access: DiskAccess,
+    ) -> Result<Entry, Interrupt> {
+        match found.reference {
+            None => Ok(found.entry),
+            Some(reference) => {
+                let fetch = self.fetch_of_key(hash, access);
+                self.referred(reference, found.entry.lend(), fetch)
+            }
         }
+    }
+
+    /// What it holds of a key: [`Table::get`] without reading a value in a blob table.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    pub(crate) fn held(
+        &self,
+        key: &[u8],
+        hash: KeyHash,
+        access: DiskAccess,
+    ) -> Result<Option<Held>, Interrupt> {
+        let found = self.find_version(key, hash, access)?;
+        Ok(found.map(|Found { entry, reference }| Held {
+            timestamp: entry.timestamp(),
+            kind: entry.kind(),
+            data_bytes: entry.data_bytes() + reference.map_or(0, |it| it.value_bytes as usize),
+        }))
+    }
+
+    fn fetch_of_key(&self, hash: KeyHash, access: DiskAccess) -> Fetch<'_> {
         let is_for_reader = access != DiskAccess::Compaction;
-        let counts = is_for_reader.then(|| self.cache.counters().stripe(hash.as_u64()));
-        let fetch = Fetch {
+        Fetch {
             access,
             bypasses_cache: false,
             keep: is_for_reader,
             takes_turns: is_for_reader,
-            counts,
-        };
+            counts: is_for_reader.then(|| self.cache.counters().stripe(hash.as_u64())),
+        }
+    }
+
+    fn look_up(
+        &self,
+        key: &[u8],
+        hash: KeyHash,
+        fetch: Fetch<'_>,
+    ) -> Result<Option<Found>, Interrupt> {
+        if !self.admits(key) {
+            return Ok(None);
+        }
+        let counts = fetch.counts;
         let Some(shape) = self.properties.filter else {
             return self.find(key, fetch);
         };
@@ -207,16 +325,16 @@ impl Table {
         Ok(shape.admits(page.payload(), hash))
     }
 
-    /// [`Table::get`] without the filter.
-    fn find(&self, key: &[u8], fetch: Fetch<'_>) -> Result<Option<Entry>, Interrupt> {
+    /// [`Table::look_up`] without the filter.
+    fn find(&self, key: &[u8], fetch: Fetch<'_>) -> Result<Option<Found>, Interrupt> {
         let found = self.find_any(key, fetch)?;
         // What it outranks is no newer, so it is set aside as well.
         let hides = |entry: &Entry| self.set_aside.hides(entry.key(), entry.timestamp());
-        Ok(found.filter(|entry| !self.set_aside.hides_some() || !hides(entry)))
+        Ok(found.filter(|found| !self.set_aside.hides_some() || !hides(&found.entry)))
     }
 
     /// [`Table::find`] among all versions of the table.
-    fn find_any(&self, key: &[u8], fetch: Fetch<'_>) -> Result<Option<Entry>, Interrupt> {
+    fn find_any(&self, key: &[u8], fetch: Fetch<'_>) -> Result<Option<Found>, Interrupt> {
         let top = self.block(self.footer.top_index, Role::TopIndex, fetch, None)?;
         let Some(index) = self.seek::<IndexEntry>(&top, self.footer.top_index, key)? else {
             return Ok(None);
@@ -232,7 +350,11 @@ impl Table {
             DataBlock::Sorted(block) => block,
             DataBlock::SingleRecord(record) => {
                 self.check(data, record.entry.timestamp())?;
-                return Ok((record.entry.key() == key).then_some(record.entry));
+                let entry = record.entry;
+                return Ok((entry.key() == key).then_some(Found {
+                    entry,
+                    reference: None,
+                }));
             }
         };
         let found = self.seek::<RecordBody<'_>>(&block, data.handle, key)?;
@@ -240,7 +362,103 @@ impl Table {
             return Ok(None);
         };
         self.check(data, found.body.timestamp())?;
-        Ok(Some(found.body.with_key(key).to_entry()))
+        Ok(Some(Found {
+            entry: found.body.with_key(key).to_entry(),
+            reference: found.body.reference(),
+        }))
+    }
+
+    /// The version of this key and timestamp with its value, which lies in a blob table.
+    fn referred(
+        &self,
+        reference: BlobReference,
+        entry: EntryRef<'_>,
+        fetch: Fetch<'_>,
+    ) -> Result<Entry, Interrupt> {
+        let blob = self.blob(reference)?;
+        let block = blob.block(handle_of(reference), Role::Data, fetch, None)?;
+        Ok(blob.referred_entry(block, reference, entry)?)
+    }
+
+    /// The blob table of a reference.
+    fn blob(&self, reference: BlobReference) -> Result<&Arc<Self>, Error> {
+        let blobs = self.blobs();
+        let place = blobs.binary_search_by_key(&reference.table, |blob| blob.id);
+        let blob = place.ok().and_then(|place| blobs.get(place));
+        blob.ok_or_else(|| {
+            let what = Malformed("a value lies in a blob table that the store does not have");
+            self.corrupt(self.footer.properties.offset, what)
+        })
+    }
+
+    /// The only entry of a block, which has to be this version.
+    fn referred_entry(
+        &self,
+        block: Block,
+        reference: BlobReference,
+        entry: EntryRef<'_>,
+    ) -> Result<Entry, Error> {
+        let found = match self.data_block(block, handle_of(reference))? {
+            DataBlock::SingleRecord(record) => Some(record.entry),
+            DataBlock::Sorted(block) => {
+                let found =
+                    self.seek::<RecordBody<'_>>(&block, handle_of(reference), entry.key())?;
+                found.map(|found| found.body.with_key(entry.key()).to_entry())
+            }
+        };
+        let is_it = |found: &Entry| {
+            found.key() == entry.key()
+                && found.timestamp() == entry.timestamp()
+                && found.value_bytes().len() == reference.value_bytes as usize
+        };
+        found.filter(is_it).ok_or_else(|| {
+            let what = Malformed("the block does not hold the value that refers to it");
+            self.corrupt(reference.offset, what)
+        })
+    }
+
+    /// The version of this key and timestamp with its value, which lies in a blob table, for a
+    /// walk over this table. `purpose` is that of the walk.
+    pub(super) fn referred_for(
+        &self,
+        purpose: Purpose,
+        reference: BlobReference,
+        entry: EntryRef<'_>,
+    ) -> Result<Entry, Error> {
+        let blob = self.blob(reference)?;
+        let result = blob
+            .fetch_for(purpose, handle_of(reference), Role::Data, None)
+            .and_then(|block| blob.referred_entry(block, reference, entry));
+        result.inspect_err(|error| blob.note_unread(purpose, reference.offset, error))
+    }
+
+    /// Says that a value will be read soon.
+    pub(super) fn will_need(&self, reference: BlobReference) {
+        let Ok(blob) = self.blob(reference) else {
+            return;
+        };
+        let is_inside = !blob.is_lost() && blob.check_bounds(handle_of(reference)).is_ok();
+        if let Some(file) = blob.file.opened().ok().filter(|_| is_inside) {
+            file.will_need(reference.offset, u64::from(reference.bytes));
+        }
+    }
+
+    /// Whether a walk passes over a value because the part of the blob table is damaged.
+    pub(super) fn passes_over_value(&self, purpose: Purpose, reference: BlobReference) -> bool {
+        let Ok(blob) = self.blob(reference) else {
+            return false;
+        };
+        match purpose {
+            Purpose::Comparison { .. } => blob.is_unread(reference.offset),
+            Purpose::RewriteSound => blob.is_noted(reference.offset),
+            Purpose::Scan { .. } | Purpose::Compaction | Purpose::Rewrite => false,
+        }
+    }
+
+    /// Whether the part of a blob table is damaged that a value lies in.
+    pub(super) fn is_value_noted(&self, reference: BlobReference) -> bool {
+        self.blob(reference)
+            .is_ok_and(|blob| blob.is_noted(reference.offset))
     }
 
     fn seek<'a, B: Body<'a>>(
@@ -456,6 +674,13 @@ impl Table {
             return Err(self.corrupt(handle.offset, what));
         }
         Ok(())
+    }
+}
+
+fn handle_of(reference: BlobReference) -> Handle {
+    Handle {
+        offset: reference.offset,
+        bytes: reference.bytes,
     }
 }
 

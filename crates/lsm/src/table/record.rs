@@ -3,7 +3,8 @@
 //! ```text
 //! flags u8 | copies u8 | timestamp u64 | sequence varint | expiry u64 | length varint | value
 //!                                        if bit 2         if bit 1     unless bit 0
-//! flags: bit 0 tombstone, bit 1 expires, bit 2 sequence number is not 0
+//! flags: bit 0 tombstone, bit 1 expires, bit 2 sequence number is not 0, bit 4 the value lies in
+//! a blob table: then length and value are replaced by a reference (`record/reference.rs`)
 //! ```
 
 use super::block::index::IndexEntry;
@@ -12,13 +13,14 @@ use super::block::{BlockCursor, Body, SortedBlock};
 use super::reader::Table;
 use crate::cache::Block;
 use crate::error::Error;
-use crate::record::{Record, RecordRef};
+use crate::record::{BlobReference, Record, RecordRef};
 use base::{ByteReader, Entry, EntryRef, Expiry, Kind, Timestamp, VALUE_BYTES_MAX, put_varint};
 
 const TOMBSTONE: u8 = 1 << 0;
 const EXPIRES: u8 = 1 << 1;
 const HAS_SEQUENCE: u8 = 1 << 2;
 // 1 << 3 is reserved for the arrival position of a change.
+const IN_BLOB_TABLE: u8 = 1 << 4;
 
 /// Room for the restarts of a block that holds one record, and a little more.
 const BLOCK_END_BYTES: usize = 16;
@@ -31,7 +33,9 @@ pub(super) struct RecordBody<'a> {
     expiry: Expiry,
     kind: Kind,
     copies: u8,
+    /// Empty if it lies in a blob table.
     value: &'a [u8],
+    reference: Option<BlobReference>,
 }
 
 impl<'a> RecordBody<'a> {
@@ -47,7 +51,22 @@ impl<'a> RecordBody<'a> {
             kind: entry.kind(),
             copies: entry.copies(),
             value: entry.value_bytes(),
+            reference: None,
         }
+    }
+
+    /// The body of a record whose value lies in a blob table.
+    pub(super) fn referring(record: RecordRef<'a>, reference: BlobReference) -> Self {
+        Self {
+            value: &[],
+            reference: Some(reference),
+            ..Self::of(record)
+        }
+    }
+
+    /// Where its value lies, if that is a blob table.
+    pub(super) fn reference(self) -> Option<BlobReference> {
+        self.reference
     }
 
     /// Appends the body.
@@ -65,7 +84,8 @@ impl<'a> RecordBody<'a> {
         buffer.push(
             flag(self.kind == Kind::Tombstone, TOMBSTONE)
                 | flag(self.expiry != Expiry::NEVER, EXPIRES)
-                | flag(self.sequence != 0, HAS_SEQUENCE),
+                | flag(self.sequence != 0, HAS_SEQUENCE)
+                | flag(self.reference.is_some(), IN_BLOB_TABLE),
         );
         buffer.push(self.copies);
         buffer.extend_from_slice(&self.timestamp.as_u64().to_le_bytes());
@@ -75,7 +95,9 @@ impl<'a> RecordBody<'a> {
         if self.expiry != Expiry::NEVER {
             buffer.extend_from_slice(&self.expiry.unix_ms().to_le_bytes());
         }
-        if self.kind == Kind::Value {
+        if let Some(reference) = self.reference {
+            reference.put(buffer);
+        } else if self.kind == Kind::Value {
             put_varint(buffer, self.value.len() as u64);
         }
     }
@@ -110,6 +132,7 @@ pub(super) struct RecordWalk {
     kind: Kind,
     copies: u8,
     value_bytes: usize,
+    reference: Option<BlobReference>,
 }
 
 impl RecordWalk {
@@ -124,6 +147,7 @@ impl RecordWalk {
             kind: Kind::Tombstone,
             copies: 0,
             value_bytes: 0,
+            reference: None,
         })
     }
 
@@ -138,6 +162,7 @@ impl RecordWalk {
         };
         table.check(entry, body.timestamp)?;
         self.value_bytes = body.value.len();
+        self.reference = body.reference;
         self.timestamp = body.timestamp;
         self.expiry = body.expiry;
         self.kind = body.kind;
@@ -152,7 +177,13 @@ impl RecordWalk {
         self.cursor.key()
     }
 
-    /// The record at which the walk stands.
+    /// Where the value of that record lies, if that is a blob table.
+    #[inline]
+    pub(super) fn reference(&self) -> Option<BlobReference> {
+        self.reference
+    }
+
+    /// The record at which the walk stands, without a value that lies in a blob table.
     #[inline]
     pub(super) fn record(&self) -> RecordRef<'_> {
         RecordRef {
@@ -185,6 +216,9 @@ impl DataBlock {
         let Some((key, body)) = sorted.single_entry::<RecordBody<'_>>()? else {
             return Ok(Self::Sorted(block));
         };
+        if body.reference.is_some() {
+            return Ok(Self::Sorted(block));
+        }
         // A body ends with its value.
         let value_end = sorted.entries_end();
         let value = value_end - body.value.len()..value_end;
@@ -195,6 +229,7 @@ impl DataBlock {
             kind,
             copies,
             value: _,
+            reference: _,
         } = body;
         let key_bytes = key.len();
         let data = block.join(key, value);
@@ -211,7 +246,10 @@ impl<'a> Body<'a> for RecordBody<'a> {
         let flags = input.u8()?;
         let tombstone = flags & TOMBSTONE != 0;
         let expires = flags & EXPIRES != 0;
-        if flags & !(TOMBSTONE | EXPIRES | HAS_SEQUENCE) != 0 || tombstone && expires {
+        let is_in_blob_table = flags & IN_BLOB_TABLE != 0;
+        if flags & !(TOMBSTONE | EXPIRES | HAS_SEQUENCE | IN_BLOB_TABLE) != 0
+            || tombstone && (expires || is_in_blob_table)
+        {
             return None;
         }
         let copies = input.u8()?;
@@ -224,7 +262,11 @@ impl<'a> Body<'a> for RecordBody<'a> {
             0 => Expiry::NEVER,
             _ => Expiry::at_unix_ms(input.u64()?),
         };
-        let (kind, value) = if tombstone {
+        let mut reference = None;
+        let (kind, value) = if is_in_blob_table {
+            reference = Some(BlobReference::take(input)?);
+            (Kind::Value, &[][..])
+        } else if tombstone {
             (Kind::Tombstone, &[][..])
         } else {
             let bytes = input.length().filter(|&bytes| bytes <= VALUE_BYTES_MAX)?;
@@ -237,6 +279,7 @@ impl<'a> Body<'a> for RecordBody<'a> {
             kind,
             copies,
             value,
+            reference,
         })
     }
 }

@@ -11,13 +11,13 @@ use super::block::writer::BlockWriter;
 use super::block::{BlockBuilder, SINGLE_ENTRY_END_BYTES};
 use super::expiries::Expiries;
 use super::filter::{FilterShape, KeyHash};
-use super::format::{FOOTER_BYTES, Footer, TableProperties, VERSION};
+use super::format::{FOOTER_BYTES, Footer, TableProperties};
 use super::record::RecordBody;
 use crate::disk::DiskFile;
 use crate::error::Error;
 #[cfg(debug_assertions)]
 use crate::record::Record;
-use crate::record::RecordRef;
+use crate::record::{BlobReference, RecordRef};
 use base::{KEY_BYTES_MAX, Timestamp, VALUE_BYTES_MAX};
 use bytes::Bytes;
 use std::path::Path;
@@ -32,6 +32,8 @@ const BLOCK_BYTES_MAX: usize = 64 << 20;
 pub(crate) struct TableWriter {
     blocks: BlockWriter,
     block_bytes: usize,
+    /// The size at which an index block is complete, before compression, in bytes.
+    index_block_bytes: usize,
     filter_rate: Option<f64>,
     data: BlockBuilder,
     index: BlockBuilder,
@@ -43,9 +45,14 @@ pub(crate) struct TableWriter {
     /// The hash of each key, once for all its versions.
     hashes: Vec<KeyHash>,
     properties: TableProperties,
+    /// The data block that was written last.
+    last_block: Handle,
     expiries: Expiries,
     #[cfg(debug_assertions)]
     last: Option<Record>,
+    /// Whether the value of that one lies in a blob table.
+    #[cfg(debug_assertions)]
+    last_refers: bool,
 }
 
 impl TableWriter {
@@ -54,6 +61,8 @@ impl TableWriter {
         Self {
             blocks: BlockWriter::new(file, path, settings.compression),
             block_bytes: settings.block_bytes.min(BLOCK_BYTES_MAX),
+            index_block_bytes: settings.block_bytes.min(BLOCK_BYTES_MAX),
+            last_block: Handle::default(),
             filter_rate: settings.filter_false_positive_rate,
             data: BlockBuilder::default(),
             index: BlockBuilder::default(),
@@ -65,7 +74,15 @@ impl TableWriter {
             expiries: Expiries::new(),
             #[cfg(debug_assertions)]
             last: None,
+            #[cfg(debug_assertions)]
+            last_refers: false,
         }
+    }
+
+    /// Puts each record into a block of its own, and leaves the filter out.
+    pub(crate) fn with_single_records(mut self) -> Self {
+        self.block_bytes = 1;
+        self.without_filter()
     }
 
     /// Leaves the filter out.
@@ -93,6 +110,32 @@ impl TableWriter {
     /// [`Error::Io`], [`Error::Sync`], [`Error::DiskFull`]. The table cannot be
     /// finished after an error.
     pub(crate) fn add(&mut self, record: RecordRef<'_>) -> Result<(), Error> {
+        self.add_body(record, RecordBody::of(record))
+    }
+
+    /// Adds a record whose value lies in a blob table.
+    ///
+    /// # Errors
+    /// As [`TableWriter::add`].
+    pub(crate) fn add_reference(
+        &mut self,
+        record: RecordRef<'_>,
+        reference: BlobReference,
+    ) -> Result<(), Error> {
+        // The value may be there, and its bytes are those of the reference.
+        let record = RecordRef {
+            sequence: record.sequence,
+            entry: record.entry.without_value(),
+        };
+        self.add_body(record, RecordBody::referring(record, reference))
+    }
+
+    /// Where the record lies that was added last, if each has a block of its own.
+    pub(crate) fn last_block(&self) -> (u64, u32) {
+        (self.last_block.offset, self.last_block.bytes)
+    }
+
+    fn add_body(&mut self, record: RecordRef<'_>, body: RecordBody<'_>) -> Result<(), Error> {
         let entry = record.entry;
         let (key, value) = (entry.key(), entry.value_bytes());
         if key.len() > KEY_BYTES_MAX || value.len() > VALUE_BYTES_MAX {
@@ -105,8 +148,18 @@ impl TableWriter {
         #[cfg(debug_assertions)]
         {
             if let Some(last) = &self.last {
-                debug_assert!(last.lend().order(record).is_lt(), "records out of order");
+                // Without its value a record does not say where it belongs among its equals.
+                let key = entry.key().cmp(last.entry.key());
+                let timestamp = last.entry.timestamp().cmp(&entry.timestamp());
+                let is_behind = last.lend().order(record).is_lt()
+                    || self.last_refers
+                    || body.reference().is_some();
+                debug_assert!(
+                    key.is_ge() && (key.is_gt() || timestamp.is_ge()) && is_behind,
+                    "records out of order"
+                );
             }
+            self.last_refers = body.reference().is_some();
             self.last = Some(record.to_record());
         }
         // A value that fills a block is alone in its block, because readers of a
@@ -115,14 +168,15 @@ impl TableWriter {
             self.finish_data_block()?;
         }
         let is_first = self.properties.entries == 0;
-        self.properties.add(record);
-        self.expiries.add(entry);
+        self.properties.add(record, body.reference());
+        let elsewhere = body.reference().map_or(0, |it| u64::from(it.value_bytes));
+        self.expiries
+            .add(entry, entry.data_bytes() as u64 + elsewhere);
         self.greatest_data_timestamp = self.greatest_data_timestamp.max(entry.timestamp());
         if self.data.is_empty() {
             // The block is built where it is written from.
             self.data.begin_in(self.blocks.take_buffer());
         }
-        let body = RecordBody::of(record);
         // Such a value is alone in its block.
         let goes_around = value.len() >= self.block_bytes && self.blocks.goes_around(value);
         let is_repeated = self.data.add(key, |buffer| {
@@ -190,7 +244,7 @@ impl TableWriter {
             filter_offset,
             filter_bytes,
             file_bytes: self.blocks.offset() + FOOTER_BYTES as u64,
-            version: VERSION,
+            version: self.properties.version(),
         };
         self.blocks.finish(&footer.encode())
     }
@@ -206,6 +260,7 @@ impl TableWriter {
 
     /// Adds the data block that was written last to the index.
     fn note_data_block(&mut self, handle: Handle) -> Result<(), Error> {
+        self.last_block = handle;
         let entry = IndexEntry {
             handle,
             greatest_timestamp: std::mem::take(&mut self.greatest_data_timestamp),
@@ -213,7 +268,7 @@ impl TableWriter {
         self.greatest_index_timestamp = self.greatest_index_timestamp.max(entry.greatest_timestamp);
         self.index
             .add(self.data.last_key(), |buffer| entry.encode(buffer));
-        if self.index.bytes() >= self.block_bytes {
+        if self.index.bytes() >= self.index_block_bytes {
             self.finish_index_block()?;
         }
         Ok(())

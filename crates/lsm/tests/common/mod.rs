@@ -21,6 +21,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+/// From how many bytes on values lie in blob tables, where a test runs with these.
+const BLOB_VALUE_BYTES_MIN: usize = 20;
+
 /// Everything outside the store.
 pub struct World {
     pub disk: Arc<dyn Disk>,
@@ -67,6 +70,12 @@ impl World {
                 ..Options::default()
             },
         }
+    }
+
+    /// The same, with nearly all values in blob tables, or with none.
+    pub fn with_blobs(mut self, has_blobs: bool) -> Self {
+        self.options.blob_value_bytes_min = has_blobs.then_some(BLOB_VALUE_BYTES_MIN);
+        self
     }
 
     pub fn folder() -> PathBuf {

@@ -3,6 +3,8 @@
 //! takes longer than to run it.
 
 #[cfg(test)]
+mod blobs;
+#[cfg(test)]
 #[path = "../common/mod.rs"]
 mod common;
 #[cfg(test)]

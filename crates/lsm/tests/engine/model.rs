@@ -250,7 +250,7 @@ fn advance(expected: &mut Expected, rng: &mut Rng) -> bool {
 
 fn run(seed: u64) {
     let mut rng = Rng::with_seed(seed);
-    let mut world = World::new();
+    let mut world = World::new().with_blobs(seed % 2 == 1);
     world.options.memtable_bytes = rng.usize(2_000..20_000);
     world.options.memtables_frozen_max = rng.usize(1..4);
     world.options.table_bytes = rng.u64(500..16_000);

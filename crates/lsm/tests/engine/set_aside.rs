@@ -205,9 +205,10 @@ fn a_crash_finds_all_of_it_set_aside_or_nothing() {
         ("g", 70),
     ];
     let mut outcomes = BTreeMap::new();
-    for discards in [false, true] {
+    for (discards, blob_value_bytes_min) in [(false, None), (true, None), (true, Some(1))] {
         for call in 0.. {
             let mut world = World::new();
+            world.options.blob_value_bytes_min = blob_value_bytes_min;
             let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
             world.disk = Arc::clone(&faulty) as _;
             let engine = filled(&world);
@@ -262,8 +263,14 @@ fn a_crash_finds_all_of_it_set_aside_or_nothing() {
 /// The file of a table stays when a compaction has replaced the table, whenever the power fails.
 #[test]
 fn a_crash_in_a_compaction_loses_nothing_that_is_kept() {
+    crash_in_a_compaction(None);
+    crash_in_a_compaction(Some(1));
+}
+
+fn crash_in_a_compaction(blob_value_bytes_min: Option<usize>) {
     for call in 0.. {
         let mut world = World::new();
+        world.options.blob_value_bytes_min = blob_value_bytes_min;
         let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
         world.disk = Arc::clone(&faulty) as _;
         let engine = filled(&world);

@@ -88,7 +88,11 @@ fn it_has_what_was_acknowledged_before_and_nothing_else() {
 /// Everything in one memtable, in many, and merged, at every moment of a row of writes.
 #[test]
 fn it_is_the_store_of_its_moment_whatever_comes_after() {
-    let world = World::new();
+    is_store_of_its_moment(&World::new());
+    is_store_of_its_moment(&World::new().with_blobs(true));
+}
+
+fn is_store_of_its_moment(world: &World) {
     let engine = world.open();
     let value = "v".repeat(300);
     let write = |number: u64| {

@@ -52,7 +52,7 @@ impl TableContents {
     fn of(engine: &Engine) -> Self {
         let statistics = engine.statistics();
         Self {
-            bytes: statistics.levels.iter().map(|level| level.bytes).sum(),
+            bytes: statistics.table_bytes(),
             entries: statistics.table_entries,
             tombstones: statistics.table_tombstones,
         }

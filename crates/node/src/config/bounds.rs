@@ -15,6 +15,9 @@ const _: () = assert!(8 * *COUNTS.end() < replica::pending::SLOTS_MAX);
 
 /// [`NodeConfig::value_bytes_max`](super::NodeConfig::value_bytes_max).
 pub const VALUE_BYTES: RangeInclusive<u64> = 1..=base::VALUE_BYTES_MAX as u64;
+/// [`NodeConfig::blob_value_bytes_min`](super::NodeConfig::blob_value_bytes_min). With shorter values
+/// a large store has many references to many blob tables, and each flush writes a short one.
+pub const BLOB_VALUE_BYTES: RangeInclusive<u64> = 64 << 10..=base::VALUE_BYTES_MAX as u64;
 /// [`NodeConfig::compactions_max`](super::NodeConfig::compactions_max).
 pub const COMPACTIONS: RangeInclusive<usize> = 1..=lsm::JobClass::COMPACTIONS.len();
 /// [`NodeConfig::compaction_bytes_per_second`](super::NodeConfig::compaction_bytes_per_second).

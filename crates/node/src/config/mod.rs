@@ -62,6 +62,9 @@ pub struct NodeConfig {
     pub last_level_filters: bool,
     /// How data blocks are compressed. Default: LZ4.
     pub compression: Compression,
+    /// From how many bytes on a value is kept apart from its key, in a blob table; at least 1. `None` for
+    /// no such values. Default: none.
+    pub blob_value_bytes_min: Option<usize>,
     /// Whether tables are compacted in the background. Default: yes.
     pub compaction: bool,
     /// How many compactions may run at a time. Default: 1.
@@ -160,6 +163,7 @@ impl NodeConfig {
             filter_false_positive_rate: Some(0.01),
             last_level_filters: true,
             compression: Compression::Lz4,
+            blob_value_bytes_min: None,
             compaction: true,
             compactions_max: 1,
             compaction_bytes_per_second: 64 << 20,
@@ -242,6 +246,7 @@ impl NodeConfig {
             compression: self.compression,
             filter_false_positive_rate: self.filter_false_positive_rate,
             last_level_filters: self.last_level_filters,
+            blob_value_bytes_min: self.blob_value_bytes_min,
             compaction: self.compaction,
             compactions_max: self.compactions_max,
             compaction_bytes_per_second: self.compaction_bytes_per_second,

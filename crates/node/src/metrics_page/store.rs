@@ -246,6 +246,16 @@ fn gauges(store: &Statistics, node: &Node) -> Vec<Family> {
             store.overhead.removed as f64,
         ),
         (
+            "kvorum_store_blob_bytes",
+            "Bytes of blob tables, in which long values lie",
+            store.blob_bytes as f64,
+        ),
+        (
+            "kvorum_store_blob_garbage_bytes",
+            "Bytes of keys and values in blob tables that are not live any more",
+            store.blob_garbage_bytes as f64,
+        ),
+        (
             "kvorum_store_write_amplification",
             "Bytes written to disk for each byte of keys and values",
             store.write_amplification(),

@@ -56,6 +56,6 @@ impl NodeSnapshot {
     /// What the tables of the store take, in bytes.
     #[must_use]
     pub fn table_bytes(&self) -> u64 {
-        self.store.levels.iter().map(|level| level.bytes).sum()
+        self.store.table_bytes()
     }
 }

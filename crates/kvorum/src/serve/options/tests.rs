@@ -78,6 +78,7 @@ fn every_option_reaches_the_node() {
         ("--compression", "none"),
         ("--filter", "none"),
         ("--last-level-filters", "off"),
+        ("--blob-value-bytes-min", "1MiB"),
         ("--compaction", "off"),
         ("--compactions-max", other_compactions),
         ("--compaction-bytes-per-second", "1MiB"),

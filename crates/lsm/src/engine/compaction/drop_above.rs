@@ -14,7 +14,7 @@ use super::retention::{Retained, Retention};
 use crate::engine::core::Core;
 use crate::engine::table_set::{FlushedMemtable, TableEdit, VersionSequences};
 use crate::error::Error;
-use crate::record::{Record, RecordCursor, RecordRef};
+use crate::record::{BlobReference, Record, RecordCursor, RecordRef};
 use crate::table::{Purpose, Table};
 use base::Timestamp;
 use std::ops::Bound;
@@ -44,6 +44,10 @@ impl<C: RecordCursor> RecordCursor for NotAbove<'_, C> {
 
     fn fetch_value(&mut self) -> Result<(), Error> {
         self.records.fetch_value()
+    }
+
+    fn reference(&self) -> Option<BlobReference> {
+        self.records.reference()
     }
 
     fn take(&mut self) -> Record {

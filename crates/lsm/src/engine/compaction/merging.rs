@@ -9,7 +9,9 @@ use super::pick::{Cutter, Pick, Reason};
 use super::reread::Reread;
 use super::retention::{NewerElsewhere, OlderElsewhere, Retained, Retention, Step};
 use crate::engine::core::Core;
-use crate::engine::table_set::{Level, LevelCursor, MergeRange, TableEdit, TableOutput, Tables};
+use crate::engine::table_set::{
+    BlobOutput, Level, LevelCursor, MergeRange, ReadState, TableEdit, TableOutput, Tables,
+};
 use crate::error::Error;
 use crate::options::NonOwned;
 use crate::record::merge::Merge;
@@ -17,6 +19,7 @@ use crate::record::{EitherCursor, RecordCursor};
 use crate::table::{DiskAccess, Purpose, Table};
 use crate::table_id::TableId;
 use base::Timestamp;
+use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -29,6 +32,10 @@ const STEP_BYTES: u64 = 128 << 10;
 /// would take a noticeable part of a compaction's time.
 const ROOM_CHECK_BYTES: u64 = 1 << 20;
 
+/// A compaction writes at most so many full tables of values that it takes out of blob tables, so that
+/// their files go soon.
+const EMPTIED_TABLES_MAX: u64 = 8;
+
 /// A compaction under way.
 pub(super) struct Compaction {
     /// Which tables it merges, and what for.
@@ -36,9 +43,10 @@ pub(super) struct Compaction {
     records: Retained<Merge<InputCursor>>,
     output: Option<TableOutput>,
     outputs: Vec<Arc<Table>>,
+    blobs: BlobOutput,
     /// Where outputs end.
     cutter: Cutter,
-    /// The bytes of the files of its inputs.
+    /// The bytes of the files of its inputs, and of what it takes out of blob tables.
     read_bytes: u64,
     /// Of these, those above the level of its outputs.
     upper_bytes: u64,
@@ -106,8 +114,9 @@ impl Inputs {
                 entry_bytes += table.properties().entry_bytes;
             }
             if pick.reason == Reason::Damaged {
+                let blobs = tables.iter().flat_map(|table| table.blobs());
                 let parts = |table: &Arc<Table>| (Arc::clone(table), table.noted_parts());
-                rewritten.extend(tables.iter().map(parts));
+                rewritten.extend(tables.iter().chain(blobs).map(parts));
                 let reread = |table| {
                     InputCursor::Second(Reread::new(table, closed_timestamp, non_owned.cloned()))
                 };
@@ -158,6 +167,7 @@ impl Compaction {
             return None;
         }
         let closed_timestamp = core.closed_timestamp.bound();
+        let emptied = emptied_blobs(&state, &pick, merged.iter().map(|(_, it)| it), core);
         let inputs = Inputs::divide(
             &state.tables,
             merged,
@@ -165,6 +175,7 @@ impl Compaction {
             closed_timestamp,
             core.environment.non_owned.as_ref(),
         );
+        let read_bytes = inputs.file_bytes + emptied.values().sum::<u64>();
         let others = Arc::new(inputs.others);
         let newer_elsewhere =
             (pick.reason == Reason::Hidden).then(|| newer_in(Arc::clone(&others)));
@@ -179,9 +190,10 @@ impl Compaction {
             non_owned: core.environment.non_owned.clone(),
             older_elsewhere: Box::new(older_elsewhere),
             newer_elsewhere,
+            emptied_blobs: emptied.into_keys().collect(),
         };
-        tracing::debug!(?pick, read_bytes = inputs.file_bytes, "compaction starts");
-        let write_bytes_max = left_bytes.unwrap_or(inputs.file_bytes);
+        tracing::debug!(?pick, read_bytes, "compaction starts");
+        let write_bytes_max = left_bytes.unwrap_or(read_bytes);
         range.note_written(0, write_bytes_max);
         Some(Self {
             range,
@@ -190,7 +202,8 @@ impl Compaction {
             pick,
             output: None,
             outputs: Vec::new(),
-            read_bytes: inputs.file_bytes,
+            blobs: BlobOutput::new(false),
+            read_bytes,
             upper_bytes: inputs.upper_bytes,
             entry_bytes: inputs.entry_bytes,
             entries: inputs.entries,
@@ -214,7 +227,8 @@ impl Compaction {
     /// What it has written so far, in bytes.
     fn written_bytes(&self) -> u64 {
         let complete: u64 = self.outputs.iter().map(|table| table.file_bytes()).sum();
-        complete + self.output.as_ref().map_or(0, TableOutput::file_bytes)
+        let output = self.output.as_ref().map_or(0, TableOutput::file_bytes);
+        complete + output + self.blobs.file_bytes()
     }
 
     /// What it may still write, in bytes. Once it has written more than expected: the
@@ -268,6 +282,7 @@ impl Compaction {
                 Step::Passed => continue,
                 Step::Ended => {
                     self.finish_output(core)?;
+                    self.blobs.finish(core.tables.files())?;
                     return Ok(None);
                 }
             }
@@ -294,7 +309,8 @@ impl Compaction {
             };
             // Straight from the block that was read to the one that is built.
             let record = self.records.record();
-            output.add(record)?;
+            let (reference, files) = (self.records.reference(), core.tables.files());
+            self.blobs.add(record, reference, output, files)?;
             bytes += record.entry.data_bytes() as u64;
         }
         self.range
@@ -352,7 +368,7 @@ impl Compaction {
                     .to_owned(),
             ));
         }
-        let written: u64 = self.outputs.iter().map(|table| table.file_bytes()).sum();
+        let written = self.written_bytes();
         self.note_hidden(self.read_bytes.saturating_sub(written), core);
         let damaged_versions = self.damaged_versions();
         let dropped_versions = self.records.dropped_versions();
@@ -361,6 +377,7 @@ impl Compaction {
         let Self {
             pick,
             outputs,
+            blobs,
             records,
             rewritten,
             read_bytes,
@@ -385,11 +402,12 @@ impl Compaction {
             }
         };
         note_arrival();
+        let outputs = outputs
+            .into_iter()
+            .map(|table| (pick.output_level, table))
+            .collect();
         core.tables.apply(TableEdit {
-            added: outputs
-                .into_iter()
-                .map(|table| (pick.output_level, table))
-                .collect(),
+            added: blobs.beside(outputs),
             removed: pick.inputs.iter().map(|(_, id)| *id).collect(),
             ..TableEdit::default()
         })?;
@@ -461,7 +479,39 @@ impl Compaction {
         for table in self.outputs {
             files.remove(table.id());
         }
+        self.blobs.abandon(files);
     }
+}
+
+/// The blob tables whose values a compaction of these tables writes to others, and how many bytes of
+/// each it does at most: so many that there is room for them, and that it ends soon.
+pub(super) fn emptied_blobs<'a>(
+    state: &ReadState,
+    pick: &Pick,
+    inputs: impl Iterator<Item = &'a Arc<Table>> + Clone,
+    core: &Core,
+) -> BTreeMap<TableId, u64> {
+    let blobs = state.tables.blobs();
+    if blobs.is_empty() || pick.reason == Reason::Hidden {
+        return BTreeMap::new();
+    }
+    let tables_bytes: u64 = inputs.clone().map(|table| table.file_bytes()).sum();
+    let room = core.health.full_disk().compaction_bytes_max();
+    let room = room.saturating_sub(tables_bytes);
+    let takes_all = core.options.blob_value_bytes_min.is_none();
+    let bytes_max = if takes_all && pick.reason == Reason::Whole {
+        u64::MAX
+    } else {
+        EMPTIED_TABLES_MAX.saturating_mul(core.options.table_bytes)
+    };
+    let is_full = core.health.is_full();
+    let mut emptied = blobs.due(inputs.clone(), is_full, takes_all, bytes_max.min(room));
+    if pick.reason == Reason::Damaged {
+        let damaged = inputs.flat_map(|table| &table.properties().blobs);
+        let damaged = damaged.filter(|(id, _)| core.damage.is_compared(state, **id));
+        emptied.extend(damaged.map(|(id, bytes)| (*id, *bytes)));
+    }
+    emptied
 }
 
 /// Says of a key and a timestamp whether one of these tables may hold a version at or below.
@@ -472,11 +522,11 @@ pub(super) fn older_in(tables: Arc<Tables>) -> OlderElsewhere {
     })
 }
 
-/// Says of a version whether one of these tables holds a newer one. A table that
+/// Says of a version whether one of these tables holds one of a later timestamp. A table that
 /// cannot be read counts as one that holds none.
 fn newer_in(tables: Arc<Tables>) -> NewerElsewhere {
-    Box::new(move |entry| {
-        let newest = tables.newest(entry.key(), Some(entry.to_entry()), DiskAccess::Compaction);
-        matches!(newest, Ok(Some(newest)) if newest.rank() > entry.rank())
+    Box::new(move |key, timestamp| {
+        let beside = tables.beside(key, timestamp, DiskAccess::Compaction);
+        beside.is_ok_and(|beside| beside.newer.is_some())
     })
 }

@@ -18,7 +18,7 @@
 //! 3. [`moves`]: what overlaps nothing where it is to go moves there by an edit of the table set.
 //! 4. [`merging`]: each step reads some blocks of the inputs, and writes what
 //!    [`retention`] keeps of them into new tables; [`reread`] says what it may take of the
-//!    damaged parts of a table.
+//!    damaged parts of a table, and [`job::garbage`] which values move to other blob tables.
 //! 5. The last step replaces the inputs by the outputs, with one edit of the
 //!    table set.
 //!

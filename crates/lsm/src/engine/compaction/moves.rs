@@ -71,6 +71,7 @@ fn movable(
         | Reason::Purge
         | Reason::Hidden
         | Reason::Damaged
+        | Reason::Garbage
         | Reason::Whole => return Vec::new(),
     }
     let output_level = pick.output_level;

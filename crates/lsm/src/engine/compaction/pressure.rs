@@ -11,6 +11,11 @@ pub(super) const LEVEL_0_TABLES_DUE: usize = 4;
 /// a few more on.
 const LEVEL_0_TABLES_HURRY: usize = 8;
 
+/// The share of the store that is garbage in blob tables from which on compaction rests less, and
+/// from which on it does not rest. While it keeps up the share is about 0.3.
+const GARBAGE_SHARE_DUE: f64 = 0.4;
+const GARBAGE_SHARE_HURRY: f64 = 0.6;
+
 /// A compaction takes at most so many full tables, as in RocksDB.
 const TABLES_MAX: u64 = 25;
 
@@ -33,11 +38,17 @@ pub(super) fn pick_settings(core: &Core) -> PickSettings {
     }
 }
 
-/// How urgent compaction is: from 0 to 1, at which writers will soon wait for it.
+/// How urgent compaction is: from 0 to 1, at which writers will soon wait for it, or blob tables have
+/// become mostly garbage.
 pub(super) fn urgency(core: &Core) -> f64 {
-    let tables = core.tables.load().tables.level_zero_tables() as f64;
+    let state = core.tables.load();
+    let tables = state.tables.level_zero_tables() as f64;
     let (due, hurry) = (LEVEL_0_TABLES_DUE as f64, LEVEL_0_TABLES_HURRY as f64);
-    ((tables - due) / (hurry - due)).clamp(0.0, 1.0)
+    let of_level_zero = ((tables - due) / (hurry - due)).clamp(0.0, 1.0);
+    let share = state.tables.blobs().garbage_bytes() as f64 / state.tables.bytes().max(1) as f64;
+    let (due, hurry) = (GARBAGE_SHARE_DUE, GARBAGE_SHARE_HURRY);
+    let of_garbage = ((share - due) / (hurry - due)).clamp(0.0, 1.0);
+    of_level_zero.max(of_garbage)
 }
 
 /// How long `bytes` may take at the configured rate.

@@ -16,7 +16,7 @@
 //! All of this is forgotten once the disk is no longer full.
 
 use super::merging::Replaced;
-use super::pick::{Pick, Reason, pick_hidden};
+use super::pick::{Hidden, Pick, Reason, pick_hidden};
 use crate::engine::core::Core;
 use crate::engine::table_set::Tables;
 use crate::error::Error;
@@ -39,8 +39,8 @@ const STEP_BYTES: usize = 128 << 10;
 /// What is known about the versions in tables that are hidden from every reader.
 #[derive(Default)]
 pub(super) struct Reclaim {
-    /// For each table the bytes of keys and values that surveys found hidden.
-    hidden_bytes: BTreeMap<TableId, u64>,
+    /// What surveys found hidden in each table.
+    hidden: BTreeMap<TableId, Hidden>,
     /// Live tables whose tombstones were looked up.
     surveyed: BTreeSet<TableId>,
     survey: Option<Survey>,
@@ -54,18 +54,18 @@ struct Survey {
     key: Vec<u8>,
     /// The tables that were live when it began.
     tables: Arc<Tables>,
-    /// What it has found so far, for each table.
-    hidden_bytes: BTreeMap<TableId, u64>,
+    /// What it has found so far, in each table.
+    hidden: BTreeMap<TableId, Hidden>,
 }
 
 impl Reclaim {
     /// Notes what a compaction has replaced.
     pub(super) fn note_replaced(&mut self, replaced: &Replaced) {
         let Replaced { pick, outputs, .. } = replaced;
-        let mut hidden = 0;
+        let mut hidden = Hidden::default();
         let mut are_surveyed = true;
         for (_, input) in &pick.inputs {
-            hidden += self.hidden_bytes.remove(input).unwrap_or(0);
+            hidden.add(self.hidden.remove(input).unwrap_or_default());
             are_surveyed &= self.surveyed.remove(input);
         }
         if are_surveyed {
@@ -74,22 +74,27 @@ impl Reclaim {
         if pick.reason == Reason::Hidden {
             return;
         }
-        // The hidden bytes that were not dropped count as spread evenly.
+        // What is hidden and was not dropped counts as spread evenly.
         let kept: u64 = outputs.iter().map(|(_, bytes)| bytes).sum();
-        let hidden = hidden.saturating_sub(replaced.input_entry_bytes.saturating_sub(kept));
-        if hidden > 0 {
-            let share = hidden as f64 / kept.max(1) as f64;
-            let shares = outputs
-                .iter()
-                .map(|(id, bytes)| (*id, (*bytes as f64 * share) as u64));
-            self.hidden_bytes.extend(shares);
+        let dropped = replaced.input_entry_bytes.saturating_sub(kept);
+        let left = hidden.bytes.saturating_sub(dropped);
+        if left > 0 {
+            let versions = hidden.versions as f64 * left as f64 / hidden.bytes as f64;
+            self.hidden.extend(outputs.iter().map(|(id, bytes)| {
+                let share = *bytes as f64 / kept.max(1) as f64;
+                let hidden = Hidden {
+                    versions: (versions * share) as u64,
+                    bytes: (left as f64 * share) as u64,
+                };
+                (*id, hidden)
+            }));
         }
     }
 
     /// Notes that a table could not be rewritten, so that others get their turn.
     pub(super) fn give_up(&mut self, inputs: &[(usize, TableId)]) {
         for (_, input) in inputs {
-            self.hidden_bytes.remove(input);
+            self.hidden.remove(input);
         }
     }
 
@@ -112,8 +117,8 @@ impl Reclaim {
             }
             Ok((bytes, false)) => {
                 self.surveyed.insert(survey.table.id());
-                for (table, hidden) in survey.hidden_bytes {
-                    *self.hidden_bytes.entry(table).or_default() += hidden;
+                for (table, hidden) in survey.hidden {
+                    self.hidden.entry(table).or_default().add(hidden);
                 }
                 return Some(bytes);
             }
@@ -128,11 +133,11 @@ impl Reclaim {
     /// On a full disk, the table that is to be rewritten without what is hidden in
     /// it, and the bytes that will be left of it.
     pub(super) fn pick(&self, core: &Core) -> Option<(Pick, u64)> {
-        if !core.health.is_full() || self.hidden_bytes.is_empty() {
+        if !core.health.is_full() || self.hidden.is_empty() {
             return None;
         }
         let room_bytes = core.health.full_disk().compaction_bytes_max();
-        let pick = pick_hidden(&core.tables.summaries(), &self.hidden_bytes, room_bytes)?;
+        let pick = pick_hidden(&core.tables.summaries(), &self.hidden, room_bytes)?;
         // What is hidden from a reader may not be hidden from a snapshot.
         (!core.snapshots.defer_compaction()).then_some(pick)
     }
@@ -153,7 +158,7 @@ impl Reclaim {
                 records: table.cursor(Bound::Unbounded, Purpose::Compaction),
                 key: Vec::new(),
                 tables: Arc::clone(tables),
-                hidden_bytes: BTreeMap::new(),
+                hidden: BTreeMap::new(),
             });
         }
         None
@@ -171,7 +176,7 @@ impl Survey {
                 return Ok((bytes as u64, false));
             }
             let entry = self.records.record().entry;
-            let entry_bytes = entry.data_bytes();
+            let entry_bytes = self.records.data_bytes();
             bytes += entry_bytes;
             if entry.key() == self.key {
                 // A flush has kept this version for a scan, which ends sooner or later.
@@ -204,15 +209,15 @@ impl Survey {
             if table.id() == self.table.id() {
                 continue;
             }
-            let Ok(Some(held)) = table.get(tombstone.key(), hash, DiskAccess::Compaction) else {
+            let Ok(Some(held)) = table.held(tombstone.key(), hash, DiskAccess::Compaction) else {
                 continue;
             };
-            read_bytes += held.data_bytes();
-            if held.timestamp() < tombstone.timestamp() {
-                older.push((table.id(), held.timestamp(), held.data_bytes()));
+            read_bytes += held.data_bytes;
+            if held.timestamp < tombstone.timestamp() {
+                older.push((table.id(), held.timestamp, held.data_bytes));
             }
-            if held.kind() == Kind::Tombstone && surveyed.contains(&table.id()) {
-                counted_below = counted_below.max(held.timestamp());
+            if held.kind == Kind::Tombstone && surveyed.contains(&table.id()) {
+                counted_below = counted_below.max(held.timestamp);
             }
         }
         for (table, timestamp, bytes) in older {
@@ -223,8 +228,18 @@ impl Survey {
         read_bytes
     }
 
-    fn count(&mut self, table: TableId, hidden: usize) {
-        *self.hidden_bytes.entry(table).or_default() += hidden as u64;
+    fn count(&mut self, table: TableId, bytes: usize) {
+        self.hidden.entry(table).or_default().add(Hidden {
+            versions: 1,
+            bytes: bytes as u64,
+        });
+    }
+}
+
+impl Hidden {
+    fn add(&mut self, more: Self) {
+        self.versions += more.versions;
+        self.bytes += more.bytes;
     }
 }
 
@@ -270,7 +285,7 @@ mod tests {
         let state = engine.inner.core.tables.load();
         let ids: BTreeSet<_> = state.tables.iter().map(|(_, table)| table.id()).collect();
         ids.iter()
-            .map(|id| reclaim.hidden_bytes.get(id).copied().unwrap_or(0))
+            .map(|id| reclaim.hidden.get(id).map_or(0, |hidden| hidden.bytes))
             .collect()
     }
 
@@ -319,8 +334,12 @@ mod tests {
                 cuts: Cuts::default(),
             },
         };
+        let hidden = |id: TableId, bytes| {
+            let versions = bytes / 5;
+            (id, Hidden { versions, bytes })
+        };
         let reclaim = || Reclaim {
-            hidden_bytes: [(id(1), 100), (id(2), 300), (id(3), 7)].into(),
+            hidden: [hidden(id(1), 100), hidden(id(2), 300), hidden(id(3), 7)].into(),
             surveyed: [id(1), id(2), id(3)].into(),
             survey: None,
         };
@@ -328,12 +347,12 @@ mod tests {
         let mut moved = reclaim();
         let outputs = [(id(4), 600), (id(5), 200)];
         moved.note_replaced(&replaced(Reason::LevelZero, &outputs));
-        let left = [(id(3), 7), (id(4), 150), (id(5), 50)];
-        assert_eq!(moved.hidden_bytes, left.into());
+        let left = [hidden(id(3), 7), hidden(id(4), 150), hidden(id(5), 50)];
+        assert_eq!(moved.hidden, left.into());
         assert_eq!(moved.surveyed, [id(3), id(4), id(5)].into());
         // A table is not rewritten again for an estimate that was wrong.
         let mut rewritten = reclaim();
         rewritten.note_replaced(&replaced(Reason::Hidden, &[(id(4), 900)]));
-        assert_eq!(rewritten.hidden_bytes, [(id(3), 7)].into());
+        assert_eq!(rewritten.hidden, [hidden(id(3), 7)].into());
     }
 }

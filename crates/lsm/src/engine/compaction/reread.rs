@@ -12,7 +12,7 @@
 
 use crate::error::Error;
 use crate::options::NonOwned;
-use crate::record::{Record, RecordCursor, RecordRef};
+use crate::record::{BlobReference, Record, RecordCursor, RecordRef};
 use crate::table::{Purpose, Table, TableCursor};
 use base::{EntryRef, Kind, Timestamp};
 use std::cmp::Ordering;
@@ -118,6 +118,10 @@ impl RecordCursor for Reread {
 
     fn fetch_value(&mut self) -> Result<(), Error> {
         self.all.fetch_value()
+    }
+
+    fn reference(&self) -> Option<BlobReference> {
+        self.all.reference()
     }
 
     fn take(&mut self) -> Record {

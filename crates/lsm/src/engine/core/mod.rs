@@ -27,6 +27,7 @@ use super::writes::write_rate::WriteRate;
 use crate::disk::DiskSpace;
 use crate::error::Error;
 use crate::locks::sites as wait_sites;
+use crate::manifest::BLOB_LEVEL;
 use crate::memtable::Memtable;
 use crate::options::{Environment, Options};
 use base::Timestamp;
@@ -247,7 +248,8 @@ impl Core {
         let taken = reports.take();
         let mut noted: Vec<NotedRange> = Vec::new();
         for (id, offset) in &taken {
-            let Some((_, table)) = state.tables.iter().find(|(_, table)| table.id() == *id) else {
+            let Some((level, table)) = state.tables.all().find(|(_, table)| table.id() == *id)
+            else {
                 continue;
             };
             let is_known =
@@ -255,7 +257,7 @@ impl Core {
             if table.is_noted(*offset) || noted.iter().any(is_known) {
                 continue;
             }
-            let range = table.locate_damage(*offset);
+            let range = table.locate_damage(*offset, level == BLOB_LEVEL);
             let number = self.damage.next_number();
             noted.push(NotedRange { number, range });
         }

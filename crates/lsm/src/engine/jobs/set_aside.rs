@@ -25,7 +25,7 @@
 //! for each range, because a comparison brings back what the others have of it.
 
 use crate::engine::store::Store;
-use crate::engine::table_set::{Level, LevelCursor, SetAsideKeys};
+use crate::engine::table_set::{Level, LevelCursor, ReadState, SetAsideKeys};
 use crate::error::Error;
 use crate::manifest::{SetAsidePart, kept_tables};
 use crate::record::RecordCursor;
@@ -120,7 +120,7 @@ impl Store {
     ) -> Result<CopiesPage, Error> {
         let state = self.core.tables.load_full();
         let kept = Kept::from(&state.set_aside, start);
-        let mut records = Merge::new(self.open_kept(&kept, start)?);
+        let mut records = Merge::new(self.open_kept(&state, &kept, start)?);
         let is_in_page = |key: &[u8]| kept.end.as_ref().is_none_or(|end| *key < **end);
         let mut page = CopiesPage::default();
         let (mut bytes, mut read) = (0, 0);
@@ -155,12 +155,20 @@ impl Store {
     }
 
     /// Opens the tables of a page.
-    fn open_kept(&self, kept: &Kept, start: &[u8]) -> Result<Vec<LevelCursor>, Error> {
+    fn open_kept(
+        &self,
+        state: &ReadState,
+        kept: &Kept,
+        start: &[u8],
+    ) -> Result<Vec<LevelCursor>, Error> {
         let core = &self.core;
         let mut cursors = Vec::new();
         for (id, parts) in &kept.tables {
             let table = match core.tables.files().open_kept(*id, parts.clone()) {
-                Ok(table) => Arc::new(table),
+                Ok(table) => {
+                    state.tables.blobs().link(&table);
+                    Arc::new(table)
+                }
                 Err(Error::Io { source, .. }) if is_gone(&source) && !self.is_kept(*id) => continue,
                 Err(error) => return Err(error),
             };

@@ -21,6 +21,10 @@ pub struct LevelStatistics {
 pub struct Statistics {
     /// The levels, level 0 (fresh from memtables, overlapping) first.
     pub levels: Vec<LevelStatistics>,
+    /// The files of blob tables, in which long values lie, in bytes.
+    pub blob_bytes: u64,
+    /// The keys and values in them to which no table refers any more, in bytes.
+    pub blob_garbage_bytes: u64,
     /// Entries in all tables: versions, not keys.
     pub table_entries: u64,
     /// Tombstones among them.
@@ -130,17 +134,25 @@ impl Statistics {
             / self.written_bytes as f64
     }
 
+    /// The bytes of the files of all tables, blob tables among them.
+    #[must_use]
+    pub fn table_bytes(&self) -> u64 {
+        let levels = self.levels.iter().map(|level| level.bytes);
+        levels.sum::<u64>() + self.blob_bytes
+    }
+
     /// An estimate: bytes of tables for every byte of them that is not hidden by
     /// newer versions; 0 without tables. It assumes that the tables above the last
     /// level hide as large a share as compactions have found so far, so a store that
     /// has compacted nothing yet counts as 1.
     #[must_use]
     pub fn space_amplification(&self) -> f64 {
-        let all: u64 = self.levels.iter().map(|level| level.bytes).sum();
+        let tables = self.table_bytes() - self.blob_bytes;
         match self.levels.iter().rev().find(|level| level.bytes > 0) {
             Some(last) => {
-                let hidden = (all - last.bytes) as f64 * self.hidden_share.clamp(0.0, 1.0);
-                all as f64 / (all as f64 - hidden)
+                let hidden = (tables - last.bytes) as f64 * self.hidden_share.clamp(0.0, 1.0);
+                let all = (tables + self.blob_bytes) as f64;
+                all / (all - hidden - self.blob_garbage_bytes.min(self.blob_bytes) as f64)
             }
             None => 0.0,
         }
@@ -177,6 +189,8 @@ impl Core {
         let sync_times = counters.sync_times.statistics();
         Statistics {
             levels,
+            blob_bytes: state.tables.blobs().bytes(),
+            blob_garbage_bytes: state.tables.blobs().garbage_bytes(),
             table_entries: sums.entries,
             table_tombstones: sums.tombstones,
             table_non_owned: sums.non_owned,

@@ -14,7 +14,7 @@
 use crate::engine::store::Store;
 use crate::engine::table_set::{ReadState, describe_table};
 use crate::error::Error;
-use crate::manifest::{LiveTable, LogClaim, Manifest, Progress, SetAsidePart};
+use crate::manifest::{BLOB_LEVEL, LiveTable, LogClaim, Manifest, Progress, SetAsidePart};
 use crate::record::RecordCursor;
 use crate::table::{Purpose, Table};
 use crate::table_id::{SnapshotTable, TableId};
@@ -80,9 +80,10 @@ impl StoreSnapshot {
             *awaited = Some(segments.collect());
             state
         };
-        let tables = state.tables.iter();
-        let tables = tables.map(|(level, table)| (table.id(), (level, Arc::clone(table))));
-        let tables: BTreeMap<_, _> = tables.collect();
+        let mut tables = BTreeMap::new();
+        for (level, table) in state.tables.iter() {
+            hold(&mut tables, level, table);
+        }
         Ok(Self {
             greatest_timestamp: core.tables.greatest_timestamp(),
             set_aside: state.set_aside.to_vec(),
@@ -131,7 +132,7 @@ impl StoreSnapshot {
         };
         flushes.retain(|_, table| match table.take() {
             Some(table) => {
-                self.tables.insert(table.id(), (0, table));
+                hold(&mut self.tables, 0, &table);
                 false
             }
             None => true,
@@ -196,7 +197,7 @@ impl StoreSnapshot {
     #[must_use]
     pub fn pinned_bytes(&self) -> u64 {
         let state = self.inner.core.tables.load();
-        let live: BTreeSet<TableId> = state.tables.iter().map(|(_, it)| it.id()).collect();
+        let live: BTreeSet<TableId> = state.tables.all().map(|(_, it)| it.id()).collect();
         let gone = self.tables.iter().filter(|(id, _)| !live.contains(id));
         gone.map(|(_, (_, table))| table.file_bytes()).sum()
     }
@@ -247,15 +248,23 @@ impl Drop for StoreSnapshot {
     }
 }
 
+/// Holds a table, and the blob tables that its values lie in.
+fn hold(held: &mut BTreeMap<TableId, (usize, Arc<Table>)>, level: usize, table: &Arc<Table>) {
+    for blob in table.blobs() {
+        held.insert(blob.id(), (BLOB_LEVEL, Arc::clone(blob)));
+    }
+    held.insert(table.id(), (level, Arc::clone(table)));
+}
+
 /// A store of which a part is damaged has lost something, so its snapshot would be no backup.
 fn check_sound(state: &ReadState) -> Result<(), Error> {
-    let lost = state.tables.iter().find(|(_, table)| table.is_lost());
+    let lost = state.tables.all().find(|(_, table)| table.is_lost());
     let damaged = state.damaged.first().map(|noted| noted.range.table);
     let damaged = damaged.or_else(|| lost.map(|(_, table)| table.id()));
     let Some(id) = damaged else {
         return Ok(());
     };
-    let found = state.tables.iter().find(|(_, table)| table.id() == id);
+    let found = state.tables.all().find(|(_, table)| table.id() == id);
     let file = found.map_or_else(PathBuf::new, |(_, table)| table.path().to_owned());
     Err(Error::corrupt(&file, 0, "a part of the store is damaged"))
 }

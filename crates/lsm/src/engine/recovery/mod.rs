@@ -195,7 +195,7 @@ impl Store {
                 greatest_timestamp,
             )],
         };
-        for (_, table) in state.tables.iter() {
+        for (_, table) in state.tables.all() {
             table.set_damaged_parts(state.damaged_parts(table.id()));
         }
         tell_tables(&state.tables, &state.set_aside);

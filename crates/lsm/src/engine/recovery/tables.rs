@@ -18,9 +18,9 @@
 
 use crate::cache::BlockCache;
 use crate::disk::{CachedFile, FileCache, map_parallel};
-use crate::engine::table_set::Tables;
+use crate::engine::table_set::{Blobs, Tables};
 use crate::error::Error;
-use crate::manifest::{DamagedRange, LiveTable, Manifest};
+use crate::manifest::{BLOB_LEVEL, DamagedRange, LiveTable, Manifest, kept_tables};
 use crate::table::Table;
 use crate::table_id::table_file_name;
 use std::io;
@@ -93,17 +93,51 @@ pub(in crate::engine) fn open_tables(
         let greatest = manifest.progress.greatest_timestamp;
         let file = files.closed(&path);
         let table = Table::lost(file, &path, &range, greatest, Arc::clone(cache), why);
-        tables.push((0, Arc::new(table)));
-        if let Some(live) = manifest.tables.get_mut(&range.table) {
+        let live = manifest.tables.get_mut(&range.table);
+        let live = live.filter(|live| !live.is_blob());
+        let level = match live {
             // Where tables may overlap: others will be written in its range.
-            live.level = 0;
-        }
+            Some(live) => {
+                live.level = 0;
+                0
+            }
+            None => BLOB_LEVEL,
+        };
+        tables.push((level, Arc::new(table)));
         manifest.damaged.retain(|known| known.table != range.table);
         manifest.damaged.push(range);
     }
-    let tables = Tables::new(tables.into_iter());
+    let mut tables = Tables::new(tables.into_iter());
     check_overlaps(folder, &tables)?;
+    keep_blobs(files, folder, manifest, cache, tables.blobs_mut());
     Ok(RecoveredTables { tables, lost })
+}
+
+/// Keeps the blob tables to which tables refer that are kept and not live: all, if nobody can say
+/// which these are.
+fn keep_blobs(
+    files: &Arc<FileCache>,
+    folder: &Path,
+    manifest: &Manifest,
+    cache: &Arc<BlockCache>,
+    blobs: &mut Blobs,
+) {
+    if blobs.is_empty() {
+        return;
+    }
+    let mut kept = kept_tables(&manifest.set_aside);
+    kept.retain(|id| !manifest.tables.contains_key(id));
+    for id in kept {
+        let path = folder.join(table_file_name(id));
+        let opened = files.open(&path);
+        let opened = opened.map(|file| Table::open(file, &path, id, Arc::clone(cache), None));
+        let referred = match opened {
+            Ok(Ok(table)) => Some(table.properties().blobs.keys().copied().collect()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Some(Arc::default()),
+            Ok(Err(_)) | Err(_) => None,
+        };
+        blobs.keep(id, referred);
+    }
 }
 
 /// Opens the file of a table, and the table, in several tries if the system cannot read it.

@@ -3,7 +3,7 @@
 use super::tables::Level;
 use crate::error::Error;
 use crate::memtable::MemtableCursor;
-use crate::record::{EitherCursor, Record, RecordCursor, RecordRef, no_record};
+use crate::record::{BlobReference, EitherCursor, Record, RecordCursor, RecordRef, no_record};
 use crate::table::{Purpose, ScanAhead, TableCursor};
 use std::ops::{Bound, Range};
 
@@ -115,6 +115,10 @@ impl RecordCursor for LevelCursor {
             Some(current) => current.fetch_value(),
             None => Ok(()),
         }
+    }
+
+    fn reference(&self) -> Option<BlobReference> {
+        self.current.as_ref().and_then(TableCursor::reference)
     }
 
     fn take(&mut self) -> Record {

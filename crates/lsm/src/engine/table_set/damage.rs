@@ -65,16 +65,33 @@ impl Damage {
 
     /// A table whose damaged parts were all compared, with its level.
     pub(in crate::engine) fn rewritable(&self, state: &ReadState) -> Option<(usize, TableId)> {
-        let compared = self.compared.load(Relaxed);
-        let is_rewritable = |id: TableId| {
-            let mut ranges = state.damaged.iter().filter(|noted| noted.range.table == id);
-            ranges.all(|noted| noted.number <= compared)
-        };
         let damaged = state.damaged.iter().map(|noted| noted.range.table);
-        let rewritable = damaged.into_iter().find(|id| is_rewritable(*id))?;
-        let mut tables = state.tables.iter();
-        let (level, _) = tables.find(|(_, table)| table.id() == rewritable)?;
-        Some((level, rewritable))
+        let mut rewritable = damaged.filter(|id| self.is_compared(state, *id));
+        rewritable.find_map(|id| {
+            // Of a blob table that is a table which refers to it. It goes with the last of these.
+            let mut tables = state.tables.iter();
+            tables
+                .find(|(_, table)| {
+                    let blobs = &table.properties().blobs;
+                    (table.id() == id || blobs.contains_key(&id))
+                        && self.may_rewrite(state, table.id())
+                        && blobs.keys().all(|blob| self.may_rewrite(state, *blob))
+                })
+                .map(|(level, table)| (level, table.id()))
+        })
+    }
+
+    /// Whether a table is damaged, and all its damaged parts were compared.
+    pub(in crate::engine) fn is_compared(&self, state: &ReadState, table: TableId) -> bool {
+        let mut ranges = state.damaged.iter().map(|noted| noted.range.table);
+        ranges.any(|damaged| damaged == table) && self.may_rewrite(state, table)
+    }
+
+    /// Whether no part of a table is damaged that was not compared.
+    fn may_rewrite(&self, state: &ReadState, table: TableId) -> bool {
+        let compared = self.compared.load(Relaxed);
+        let mut ranges = state.damaged.iter();
+        ranges.all(|noted| noted.range.table != table || noted.number <= compared)
     }
 
     /// Whether a range has not been compared since it was noted.

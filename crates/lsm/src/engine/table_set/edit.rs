@@ -5,7 +5,7 @@ use super::flushed::VersionSequences;
 use super::read_state::ReadState;
 use super::set_aside;
 use super::tables::Tables;
-use crate::manifest::{Manifest, SetAsidePart};
+use crate::manifest::{BLOB_LEVEL, Manifest, SetAsidePart, kept_tables};
 use crate::memtable::Memtable;
 use crate::table::Table;
 use crate::table_id::TableId;
@@ -85,18 +85,36 @@ impl TableEdit {
         let mut tables = Tables::clone(&state.tables);
         let live = |id| manifest.tables.get(&id);
         let added = self.added.iter().map(|(_, table)| table.id());
-        let (added, gone): (BTreeSet<_>, BTreeSet<_>) =
+        let (added, mut gone): (BTreeSet<_>, BTreeSet<_>) =
             (added.collect(), self.removed.iter().copied().collect());
-        let is_live =
-            |id| !gone.contains(&id) && (added.contains(&id) || manifest.tables.contains_key(&id));
-        let removed = tables.remove(self.removed.iter().filter_map(|id| live(*id)));
+        let mut removed = tables.remove(self.removed.iter().filter_map(|id| live(*id)));
         tables.remove(self.moved.iter().filter_map(|(_, table)| live(table.id())));
-        for (level, table) in self.added.iter().chain(&self.moved) {
+        // A blob table comes before those that refer to it.
+        let is_blob = |added: &&(usize, Arc<Table>)| added.0 == BLOB_LEVEL;
+        let others = self.added.iter().filter(|added| !is_blob(added));
+        let blobs = self.added.iter().filter(is_blob);
+        for (level, table) in blobs.chain(others).chain(&self.moved) {
             tables.insert(*level, Arc::clone(table));
         }
+        let is_live = |id, gone: &BTreeSet<TableId>| {
+            !gone.contains(&id) && (added.contains(&id) || manifest.tables.contains_key(&id))
+        };
+        let set_aside = set_aside::after(self, state, |id| is_live(id, &gone));
+        let mut kept = kept_tables(&set_aside);
+        kept.retain(|id| !is_live(*id, &gone));
+        tables.keep_blobs(&removed, &kept);
+        // An ingest removes nothing; the next edit does.
+        let useless = match self.ingested {
+            Some(_) => BTreeSet::new(),
+            None => tables.useless_blobs(),
+        };
+        removed.extend(tables.remove(useless.iter().filter_map(|id| live(*id))));
+        gone.extend(useless);
+        // What is kept is no part of the store, so it is not damaged either.
+        gone.extend(tables.blobs().unreferred());
         TablesAfter {
-            damaged: self.damaged_after(state, is_live),
-            set_aside: set_aside::after(self, state, is_live),
+            damaged: self.damaged_after(state, |id| is_live(id, &gone)),
+            set_aside,
             tables: Arc::new(tables),
             removed,
         }

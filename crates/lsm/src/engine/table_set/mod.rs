@@ -47,7 +47,7 @@ pub(crate) use cursors::{LevelCursor, StoreCursor};
 pub(crate) use damaged_ranges::NotedRange;
 use edit::TablesAfter;
 pub(crate) use edit::{FlushedMemtable, IngestedRecords, TableEdit};
-pub(crate) use files::{TableFiles, TableOutput};
+pub(crate) use files::{BlobOutput, TableFiles, TableOutput};
 pub(crate) use flushed::{Came, Flushed, RecordedSequences, Version, VersionSequences};
 pub(crate) use merges::MergeRange;
 pub(crate) use read_state::ReadState;
@@ -55,12 +55,13 @@ pub use retired::OverheadBytes;
 pub use set_aside::SetAsideKeys;
 pub(crate) use set_aside::tell_tables;
 pub(crate) use summaries::{Levels, TableSummary};
-pub(crate) use tables::{Beside, Level, Tables};
+pub(crate) use tables::{Beside, Blobs, Level, Tables};
 
 use crate::error::Error;
 use crate::locks::lock;
 use crate::manifest::{
-    EditError, KeyBounds, LiveTable, LogClaim, ManifestEdit, ManifestLog, Progress,
+    BLOB_LEVEL, EditError, KeyBounds, LEVELS, LiveTable, LogClaim, ManifestEdit, ManifestLog,
+    Progress,
 };
 use crate::memtable::Memtable;
 use crate::options::{Environment, Options};
@@ -176,7 +177,11 @@ impl TableSet {
         if known.is_empty() {
             return Vec::new();
         }
-        let (_, mut found) = self.find(known.into_iter());
+        let (state, mut found) = self.find(known.iter().copied());
+        let blobs = state.tables.blobs();
+        let referred = known.iter().filter(|id| !blobs.unreferred().contains(id));
+        let blobs = referred.filter_map(|id| blobs.get(*id));
+        found.extend(blobs.map(|table| (BLOB_LEVEL, table)));
         found.retain(|(_, table)| table.is_damaged());
         found
     }
@@ -376,7 +381,7 @@ impl TableSet {
         let before = self.read_state.load_full();
         let after = edit.tables_after(&before, manifest.manifest());
         let state = edit.apply(&before, &after);
-        let change = self.describe(&edit, &state, &manifest);
+        let change = self.describe(&edit, &after.removed, &state, &manifest);
         if let Err(EditError { error, may_come }) = manifest.edit(change) {
             if !may_come {
                 for (_, table) in &edit.added {
@@ -398,7 +403,7 @@ impl TableSet {
     fn publish_damage(&self, state: &ReadState) {
         let is_damaged = !state.damaged.is_empty();
         if is_damaged {
-            for (_, table) in state.tables.iter() {
+            for (_, table) in state.tables.all() {
                 table.set_damaged_parts(state.damaged_parts(table.id()));
             }
         }
@@ -409,6 +414,7 @@ impl TableSet {
     fn describe(
         &self,
         edit: &TableEdit,
+        gone: &[Arc<Table>],
         state: &ReadState,
         manifest: &ManifestLog,
     ) -> ManifestEdit {
@@ -426,11 +432,13 @@ impl TableSet {
             let level = *level as u8;
             Some(LiveTable { level, ..known })
         });
-        let removed = edit.removed.iter();
+        // Blob tables that the edit leaves to nobody go with it.
+        let gone = gone.iter().map(|table| table.id());
+        let removed = edit.removed.iter().copied().chain(gone);
         let removed = removed.filter(|id| before.tables.contains_key(id));
         let mut change = ManifestEdit {
             tables: added.chain(moved).collect(),
-            removed: removed.copied().collect(),
+            removed: removed.collect(),
             ..ManifestEdit::of_progress(Progress {
                 next_table: self.files.next(),
                 least_log_segment: state.least_segment(),
@@ -548,7 +556,8 @@ impl StoredEdit<'_> {
         let (useless, discarded) = set_aside::useless_files(&edit, &before, &state, live);
         let mut lost = Vec::new();
         for table in &after.removed {
-            let mut is_useless = useless.contains(&table.id());
+            let is_blob = !edit.removed.contains(&table.id());
+            let mut is_useless = is_blob || useless.contains(&table.id());
             if is_useless && table.is_lost() {
                 lost.push(table.id());
                 is_useless = false;
@@ -577,7 +586,8 @@ impl StoredEdit<'_> {
             for table in &after.removed {
                 levels.remove(table.id());
             }
-            for (level, table) in edit.added.iter().chain(&edit.moved) {
+            let others = edit.added.iter().chain(&edit.moved);
+            for (level, table) in others.filter(|(level, _)| *level < LEVELS) {
                 levels.insert(*level, TableSummary::of(table));
             }
             set.read_state.store(Arc::new(state));

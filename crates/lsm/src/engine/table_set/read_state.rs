@@ -7,7 +7,7 @@ use super::tables::{Tables, newer};
 use crate::error::Error;
 use crate::manifest::SetAsidePart;
 use crate::memtable::Memtable;
-use crate::table::{DiskAccess, Interrupt, KeyHash};
+use crate::table::{DiskAccess, Interrupt, KeyHash, Table};
 use crate::table_id::TableId;
 use base::Entry;
 use bytes::Bytes;
@@ -65,6 +65,7 @@ impl ReadState {
             match table.get(key, hash, DiskAccess::MayRead) {
                 Ok(found) => newest = newer(newest, found),
                 Err(_) if self.is_damaged_in(key, table.id()) => {}
+                Err(_) if self.is_value_damaged(key, table) => {}
                 Err(Interrupt::Failed(error)) => return Err(error),
                 Err(Interrupt::WouldBlock) => unreachable!("the get may read"),
             }
@@ -97,6 +98,11 @@ impl ReadState {
     fn is_damaged_in(&self, key: &[u8], table: TableId) -> bool {
         let mut ranges = self.damaged.iter().map(|noted| &noted.range);
         ranges.any(|range| range.table == table && range.admits(key))
+    }
+
+    fn is_value_damaged(&self, key: &[u8], table: &Table) -> bool {
+        let mut blobs = table.blobs().iter();
+        blobs.any(|blob| self.is_damaged_in(key, blob.id()))
     }
 
     /// All memtables.

@@ -2,6 +2,8 @@
 
 mod read;
 mod scan;
+mod values;
 
 pub(in crate::table) use read::ReadAhead;
 pub use scan::ScanAhead;
+pub(in crate::table) use values::ValuesAhead;

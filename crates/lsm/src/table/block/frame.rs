@@ -80,7 +80,7 @@ impl Role {
 }
 
 /// Where a frame lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::table) struct Handle {
     /// Where the frame begins in the file.
     pub(in crate::table) offset: u64,

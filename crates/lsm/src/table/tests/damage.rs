@@ -213,7 +213,7 @@ fn blocks_with_mutated_content_never_panic() {
     let records = builder.finish().to_vec();
     let mut properties = TableProperties::empty();
     for record in &fixture_records() {
-        properties.add(record.lend());
+        properties.add(record.lend(), None);
     }
     let properties = properties.encode();
     for _ in 0..20_000 {
@@ -286,7 +286,7 @@ fn an_index_that_understates_a_timestamp_is_corrupt() {
 fn properties_that_no_writer_writes_are_refused() {
     let mut sound = TableProperties::empty();
     for record in &fixture_records() {
-        sound.add(record.lend());
+        sound.add(record.lend(), None);
     }
     let decoded = |change: fn(&mut TableProperties)| {
         let mut properties = sound.clone();

@@ -110,11 +110,73 @@ fn a_table_of_version_3_is_read_as_one_whose_tombstones_may_be_as_old_as_anythin
     );
 }
 
+const FIXTURE_V6: &[u8] = include_bytes!("../../../tests/fixtures/table-v6.sst");
+
+/// Where the value of a record of the fixture of version 6 lies.
+fn reference_of(record: &Record) -> Option<BlobReference> {
+    let value = record.entry.value_bytes();
+    let is_apart = record.entry.kind() == Kind::Value && value.len() > 10;
+    is_apart.then(|| BlobReference {
+        table: TableId(value.len() as u64 % 3),
+        offset: record.entry.timestamp().as_u64() << 12,
+        bytes: value.len() as u32 + 40,
+        value_bytes: value.len() as u32,
+    })
+}
+
+fn fixture_file_with_references() -> Arc<TestFile> {
+    let file = Arc::new(TestFile::default());
+    let opened: Arc<dyn DiskFile> = Arc::<TestFile>::clone(&file);
+    let mut writer = TableWriter::create(opened, Path::new(PATH), &FIXTURE_SETTINGS);
+    for record in fixture_records() {
+        match reference_of(&record) {
+            Some(reference) => writer.add_reference(record.lend(), reference).unwrap(),
+            None => writer.add(record.lend()).unwrap(),
+        }
+    }
+    writer.finish().unwrap();
+    file
+}
+
+#[test]
+fn a_table_with_references_is_read_exactly_and_written_again_to_the_byte() {
+    assert!(fixture_file_with_references().to_vec() == FIXTURE_V6);
+    let table = Arc::new(open(&TestFile::holding(FIXTURE_V6), &cache()).unwrap());
+    let mut referred = BTreeMap::new();
+    let mut cursor = table.cursor(Bound::Unbounded, Purpose::Compaction);
+    for record in fixture_records() {
+        assert!(cursor.advance().unwrap());
+        let reference = reference_of(&record);
+        assert_eq!(cursor.reference(), reference);
+        assert_eq!(cursor.data_bytes(), record.entry.data_bytes());
+        assert_eq!(cursor.lacks_value(), reference.is_some());
+        let found = cursor.record();
+        let expected = match reference {
+            Some(_) => record.entry.without_value(),
+            None => record.entry.clone(),
+        };
+        assert_eq!(
+            (found.sequence, found.entry),
+            (record.sequence, expected.lend())
+        );
+        if let Some(reference) = reference {
+            *referred.entry(reference.table).or_insert(0) += record.entry.data_bytes() as u64;
+            // The store does not have the blob table.
+            assert!(matches!(cursor.fetch_value(), Err(Error::Corrupt { .. })));
+        }
+    }
+    assert!(!cursor.advance().unwrap());
+    assert_eq!(table.properties().blobs, referred);
+}
+
 #[test]
 #[ignore = "writes the fixture: only for a new version of the format"]
 #[expect(clippy::disallowed_methods, reason = "fixtures lie on the real disk")]
 fn write_the_fixture() {
     let file = fixture_file();
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/table-v5.sst");
+    std::fs::write(path, file.to_vec()).unwrap();
+    let file = fixture_file_with_references();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/table-v6.sst");
     std::fs::write(path, file.to_vec()).unwrap();
 }

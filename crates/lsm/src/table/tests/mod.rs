@@ -12,7 +12,7 @@ use super::record::{DataBlock, RecordBody};
 use super::*;
 use crate::cache::{BlockCache, ReadCounts};
 use crate::disk::{DIRECT_ALIGNMENT, DiskFile};
-use crate::record::{NextRecord, Record};
+use crate::record::{BlobReference, NextRecord, Record, RecordCursor};
 use crate::table_id::TableId;
 use base::{Entry, Expiry, KEY_BYTES_MAX, Kind, Timestamp};
 use std::collections::BTreeMap;

@@ -31,7 +31,7 @@ struct Run {
 impl Run {
     fn new(seed: u64, compactions_max: usize) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let mut world = World::new();
+        let mut world = World::new().with_blobs(seed % 2 == 1);
         world.options.memtable_bytes = rng.usize(6_000..12_000);
         world.options.table_bytes = rng.u64(30_000..80_000);
         world.options.compactions_max = compactions_max;

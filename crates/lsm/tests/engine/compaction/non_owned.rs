@@ -289,7 +289,8 @@ struct Expected {
 fn run(seed: u64) {
     const KEYS: u64 = 40;
     let mut rng = Rng::with_seed(seed);
-    let (mut world, bound) = world();
+    let (world, bound) = world();
+    let mut world = world.with_blobs(seed % 2 == 1);
     world.options.memtable_bytes = rng.usize(2_000..10_000);
     world.options.table_bytes = rng.u64(500..8_000);
     world.options.compaction = rng.u8(0..4) != 0;

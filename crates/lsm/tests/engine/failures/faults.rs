@@ -120,6 +120,8 @@ struct Run {
     durability: Durability,
     /// Whether it submits writes and runs jobs, instead of calls that block.
     submits: bool,
+    /// Whether most values lie in blob tables.
+    has_blobs: bool,
     /// The call that fails, and its error.
     fault: Option<(u64, ErrorKind)>,
 }
@@ -128,7 +130,7 @@ impl Run {
     /// Writes, runs background work in between, and checks the acknowledged writes.
     /// Returns how many calls the disk got.
     fn run(self) -> u64 {
-        let mut world = World::new();
+        let mut world = World::new().with_blobs(self.has_blobs);
         world.options.durability = self.durability;
         let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
         if let Some((call, kind)) = self.fault {
@@ -240,10 +242,17 @@ fn lent(engine: &Engine) -> Option<Vec<Timestamp>> {
 #[test]
 fn a_single_failed_disk_call_loses_nothing() {
     let interval = Durability::Interval(Duration::from_millis(3));
-    for (durability, submits) in [(Durability::Sync, false), (interval, true)] {
+    let sync = Durability::Sync;
+    let ways = [
+        (sync, false, false),
+        (sync, false, true),
+        (interval, true, true),
+    ];
+    for (durability, submits, has_blobs) in ways {
         let mut run = Run {
             durability,
             submits,
+            has_blobs,
             fault: None,
         };
         let calls = run.run();

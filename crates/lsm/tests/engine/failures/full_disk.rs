@@ -251,7 +251,11 @@ fn with_small_reserve() -> World {
 /// reserve.
 #[test]
 fn deletes_alone_bring_a_full_store_back() {
-    let world = with_small_reserve();
+    deletes_bring_back(&with_small_reserve());
+    deletes_bring_back(&with_small_reserve().with_blobs(true));
+}
+
+fn deletes_bring_back(world: &World) {
     let engine = world.open();
     let value = "x".repeat(200);
     let mut number = 0;
@@ -358,7 +362,11 @@ fn deletes_that_trickle_in_leave_few_tables_and_hold_up_no_others() {
 /// A scan still sees the entries at its beginning, also on a full disk.
 #[test]
 fn deletes_make_room_once_no_scan_sees_what_they_hide() {
-    let world = with_small_reserve();
+    deletes_make_room(&with_small_reserve());
+    deletes_make_room(&with_small_reserve().with_blobs(true));
+}
+
+fn deletes_make_room(world: &World) {
     let engine = world.open();
     world.memory.set_capacity(400 << 10);
     let taken = fill(&engine, 1);

@@ -137,7 +137,7 @@ fn check_after_crash(disk: MemoryDisk, history: &History, context: &str) {
 fn acknowledged_writes_survive_any_combination_of_lost_pages() {
     for seed in 0..150 {
         let mut rng = Rng::with_seed(seed);
-        let mut world = World::new();
+        let mut world = World::new().with_blobs(seed % 2 == 1);
         world.options.compactions_max = rng.usize(1..=4);
         let mut history = History::default();
         let writes = rng.u64(1..200);
@@ -160,8 +160,13 @@ fn acknowledged_writes_survive_any_combination_of_lost_pages() {
 /// part of its bytes, and unsynced pages are lost or kept.
 #[test]
 fn a_crash_in_any_disk_call_loses_nothing() {
+    crash_in_any_disk_call(false);
+    crash_in_any_disk_call(true);
+}
+
+fn crash_in_any_disk_call(has_blobs: bool) {
     let calls = {
-        let mut world = World::new();
+        let mut world = World::new().with_blobs(has_blobs);
         let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
         world.disk = Arc::clone(&faulty) as _;
         work(&world, &mut Rng::with_seed(1), &mut History::default(), 120).unwrap();
@@ -175,7 +180,7 @@ fn a_crash_in_any_disk_call_loses_nothing() {
     assert!(calls > 300, "{calls}");
     for call in 0..calls {
         let mut rng = Rng::with_seed(call);
-        let mut world = World::new();
+        let mut world = World::new().with_blobs(has_blobs);
         let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
         faulty.arm(
             Fault::at(call, std::io::ErrorKind::Other)
@@ -187,7 +192,7 @@ fn a_crash_in_any_disk_call_loses_nothing() {
         // Runs differ only in the order of jobs, so any last call will do.
         let _ = work(&world, &mut Rng::with_seed(1), &mut history, 120);
         for likely in [0, 2, 4] {
-            let context = format!("call {call}, {likely} of 4 pages kept");
+            let context = format!("blobs {has_blobs}, call {call}, {likely} of 4 pages kept");
             let disk = world.memory.crash_clone(&mut |_| rng.u8(0..4) < likely);
             check_after_crash(disk, &history, &context);
         }
@@ -200,7 +205,7 @@ fn a_crash_in_any_disk_call_loses_nothing() {
 fn without_sync_a_power_cut_loses_a_tail_only() {
     for seed in 0..100 {
         let mut rng = Rng::with_seed(seed);
-        let mut world = World::new();
+        let mut world = World::new().with_blobs(seed % 2 == 1);
         world.options.durability = if rng.bool() {
             Durability::Os
         } else {

@@ -21,8 +21,8 @@ fn key(number: u64) -> String {
 /// A store whose versions lie in deep tables, on level 0 and in the log. Each key has a
 /// version below the limit. A third of the keys has one above it as well, some of which
 /// are deletes. The version below the limit was written last.
-fn written() -> (Arc<MemoryDisk>, Expected) {
-    let world = World::new();
+fn written(has_blobs: bool) -> (Arc<MemoryDisk>, Expected) {
+    let world = World::new().with_blobs(has_blobs);
     let engine = world.open();
     let mut expected = Expected::new();
     let mut write = |engine: &Engine, from: u64, to: u64| {
@@ -84,7 +84,7 @@ fn check(engine: &Engine, expected: &Expected, context: &str) {
 
 #[test]
 fn a_start_drops_what_lies_above_the_limit_and_no_more() {
-    let (memory, expected) = written();
+    let (memory, expected) = written(false);
     let world = dropping(Arc::clone(&memory));
     let (engine, report) = world.try_open().unwrap();
     assert_eq!(report.versions_dropped, KEYS / 3);
@@ -104,7 +104,7 @@ fn a_start_drops_what_lies_above_the_limit_and_no_more() {
 
 #[test]
 fn a_start_without_the_option_drops_nothing() {
-    let (memory, _) = written();
+    let (memory, _) = written(false);
     let world = World::on(memory);
     let (engine, report) = world.try_open().unwrap();
     assert_eq!(report.versions_dropped, 0);
@@ -136,8 +136,12 @@ fn a_store_that_is_all_from_the_future_is_empty() {
 /// with it, and the power is cut. The next start with the limit does the rest.
 #[test]
 fn a_start_that_dies_at_any_call_is_completed_by_the_next() {
-    let (memory, expected) = written();
-    for kind in [ErrorKind::Other, ErrorKind::StorageFull] {
+    for (kind, has_blobs) in [
+        (ErrorKind::Other, false),
+        (ErrorKind::Other, true),
+        (ErrorKind::StorageFull, true),
+    ] {
+        let (memory, expected) = written(has_blobs);
         for call in 0.. {
             let memory = Arc::new(memory.clone_synced());
             let mut world = dropping(Arc::clone(&memory));

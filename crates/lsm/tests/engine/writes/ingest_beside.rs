@@ -60,7 +60,7 @@ fn a_compaction_in_progress_keeps_its_level_for_itself() {
 fn ingests_beside_compactions_in_progress() {
     for seed in 0..12 {
         let mut rng = Rng::with_seed(seed);
-        let mut world = World::new();
+        let mut world = World::new().with_blobs(seed % 2 == 1);
         world.options.memtable_bytes = 64 << 10;
         world.options.table_bytes = rng.u64(8_000..100_000);
         let engine = world.open();

@@ -357,7 +357,7 @@ struct Run {
 impl Run {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let mut world = World::new();
+        let mut world = World::new().with_blobs(seed % 2 == 1);
         world.options.memtable_bytes = rng.usize(2_000..20_000);
         world.options.cache_bytes = rng.usize(1..40_000);
         world.options.newer_version_checks_kept = Duration::from_secs(rng.u64(1..20));

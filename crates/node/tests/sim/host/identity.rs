@@ -22,6 +22,9 @@ const PORT: u16 = 8080;
 /// Small, so that a short run flushes and compacts.
 const MEMTABLE_BYTES: usize = 64 << 10;
 
+/// Short, so that most values lie in blob tables.
+const BLOB_VALUE_BYTES_MIN: usize = 6;
+
 /// The ranges between two checkpoints of a full repair, at most.
 pub(crate) const CHECKPOINT_RANGES: u32 = 2;
 
@@ -95,6 +98,8 @@ pub(super) fn config(number: HostNumber, scenario: &Scenario) -> NodeConfig {
     config.durability = scenario.durability;
     // Some nodes compact one after another, others beside each other.
     config.compactions_max = 1 + number % 3;
+    // Some nodes keep most values apart.
+    config.blob_value_bytes_min = (number % 2 == 1).then_some(BLOB_VALUE_BYTES_MIN);
     config.hint_bytes_max = scenario.hint_bytes_max;
     config.hint_age_max = scenario.hint_age_max;
     config.repair_interval = scenario.repair_interval;

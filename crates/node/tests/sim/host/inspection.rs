@@ -149,8 +149,7 @@ impl Host {
     pub(crate) fn table_bytes(&self) -> u64 {
         let state = self.state.borrow();
         state.process.as_ref().map_or(0, |process| {
-            let levels = process.node.engine().statistics().levels;
-            levels.iter().map(|level| level.bytes).sum()
+            process.node.engine().statistics().table_bytes()
         })
     }
 

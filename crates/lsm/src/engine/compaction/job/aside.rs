@@ -3,6 +3,7 @@
 use crate::engine::core::Core;
 use crate::engine::table_set::TableEdit;
 use crate::error::Error;
+use crate::manifest::LEVELS;
 
 /// Moves the tables that are damaged to level 0, where tables may overlap.
 ///
@@ -10,7 +11,7 @@ use crate::error::Error;
 /// As [`TableSet::apply`](crate::engine::table_set::TableSet::apply).
 pub(in crate::engine::compaction) fn move_damaged_aside(core: &Core) -> Result<(), Error> {
     let damaged = core.tables.damaged_tables().into_iter();
-    let damaged = damaged.filter(|(level, _)| *level > 0);
+    let damaged = damaged.filter(|(level, _)| (1..LEVELS).contains(level));
     let moved: Vec<_> = damaged.map(|(_, table)| (0, table)).collect();
     if moved.is_empty() {
         return Ok(());

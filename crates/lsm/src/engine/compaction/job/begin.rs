@@ -3,6 +3,7 @@
 
 use super::CompactorState;
 use super::aside::move_damaged_aside;
+use super::garbage::pick_garbage;
 use crate::engine::compaction::gc_thresholds::GcThresholds;
 use crate::engine::compaction::merging::Compaction;
 use crate::engine::compaction::moves::move_down;
@@ -158,8 +159,10 @@ impl CompactorState {
             if !busy.merges.is_empty() {
                 return None;
             }
-            self.purges
-                .pick(core, settings, bounds, expired_before_unix_ms)
+            pick_garbage(core).or_else(|| {
+                self.purges
+                    .pick(core, settings, bounds, expired_before_unix_ms)
+            })
         })
     }
 }

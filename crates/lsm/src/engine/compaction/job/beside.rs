@@ -78,6 +78,7 @@ fn shapes_levels(reason: Reason) -> bool {
         | Reason::PushDown
         | Reason::Hidden
         | Reason::Damaged
+        | Reason::Garbage
         | Reason::Whole => false,
     }
 }

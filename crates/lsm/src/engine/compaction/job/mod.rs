@@ -24,6 +24,7 @@ pub(super) mod aside;
 pub(super) mod begin;
 pub(super) mod beside;
 pub(super) mod calls;
+pub(super) mod garbage;
 pub(super) mod retry;
 pub(super) mod unreadable;
 
@@ -436,7 +437,7 @@ impl CompactorState {
             self.reclaim.give_up(&compaction.pick.inputs);
         }
         let state = core.tables.load();
-        for (_, table) in state.tables.iter() {
+        for (_, table) in state.tables.all() {
             if table.note_failure(error) {
                 self.unreadable.note(core.now());
             }

@@ -84,6 +84,7 @@ mod tests {
             id: TableId(id),
             bytes,
             entry_bytes: bytes,
+            has_blobs: false,
             least_key: Bytes::copy_from_slice(keys.0.as_bytes()),
             greatest_key: Bytes::copy_from_slice(keys.1.as_bytes()),
             least_timestamp: Timestamp::from_u64(1),

@@ -100,6 +100,8 @@ pub(crate) enum Reason {
     Hidden,
     /// A part of the table is damaged, and was compared with other stores.
     Damaged,
+    /// Little of what the table refers to in some blob tables is left there.
+    Garbage,
     /// It is a piece of a whole compaction.
     Whole,
 }

@@ -64,29 +64,42 @@ fn hiding(table: &TableSummary, levels: &Levels) -> Option<TableId> {
     levels.next().map(|other| other.id)
 }
 
+/// What of a table is known to be hidden.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Hidden {
+    /// How many versions.
+    pub(crate) versions: u64,
+    /// The bytes of their keys and values, wherever these lie.
+    pub(crate) bytes: u64,
+}
+
 /// A table to rewrite on its own level, without what newer versions in other tables
 /// hide, and the bytes that will be left of it. Among the tables whose rest fits the
 /// room, it is the table with the greatest hidden part.
 ///
-/// `hidden_bytes` has for each table the bytes of its keys and values that are
-/// known to be hidden.
+/// `hidden` says what of each table is known to be hidden.
 pub(crate) fn pick_hidden(
     levels: &Levels,
-    hidden_bytes: &BTreeMap<TableId, u64>,
+    hidden: &BTreeMap<TableId, Hidden>,
     room_bytes: u64,
 ) -> Option<(Pick, u64)> {
-    let hidden_part = |table: &TableSummary, hidden: u64| {
-        (hidden as f64 / table.entry_bytes.max(1) as f64).min(1.0)
-    };
-    let tables = hidden_bytes.iter().filter_map(|(id, hidden)| {
+    let part = |hidden: u64, of: u64| (hidden as f64 / of.max(1) as f64).min(1.0);
+    let tables = hidden.iter().filter_map(|(id, hidden)| {
         let (level, table) = levels.get(*id)?;
-        Some((level, table, hidden_part(table, *hidden)))
+        Some((level, table, hidden))
     });
     tables
         .filter(|(_, table, _)| !table.is_damaged)
-        .map(|(level, table, part)| {
-            let rest_bytes = (table.bytes as f64 * (1.0 - part)) as u64;
-            (level, table, part, rest_bytes)
+        .map(|(level, table, hidden)| {
+            let bytes_part = part(hidden.bytes, table.entry_bytes);
+            // References are all about as long, however long the values are.
+            let file_part = if table.has_blobs {
+                part(hidden.versions, table.entries)
+            } else {
+                bytes_part
+            };
+            let rest_bytes = (table.bytes as f64 * (1.0 - file_part)) as u64;
+            (level, table, bytes_part, rest_bytes)
         })
         .filter(|(.., part, rest_bytes)| {
             *part * HIDDEN_PART_DIVISOR as f64 >= 1.0 && *rest_bytes <= room_bytes

@@ -62,7 +62,7 @@ pub(crate) use choice::{Pick, PickSettings, Reason};
 #[cfg(test)]
 pub(crate) use cuts::Cuts;
 pub(crate) use cuts::Cutter;
-pub(crate) use dead::pick_hidden;
+pub(crate) use dead::{Hidden, pick_hidden};
 pub(crate) use purge::{PurgeRule, Waiting, pick_purge};
 pub(crate) use whole::Walk;
 

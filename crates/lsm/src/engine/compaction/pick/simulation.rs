@@ -320,6 +320,7 @@ fn summary(id: TableId, bytes: u64, first: u64, last: u64) -> TableSummary {
         id,
         bytes,
         entry_bytes: bytes,
+        has_blobs: false,
         least_key: key(first),
         greatest_key: key(last),
         least_timestamp: Timestamp::ZERO,

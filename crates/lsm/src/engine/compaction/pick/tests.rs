@@ -35,6 +35,7 @@ pub(in crate::engine::compaction) fn table(word: &str) -> TableSummary {
         bytes: bytes.parse().unwrap(),
         // The files are half as large as the keys and values in them.
         entry_bytes: 2 * bytes.parse::<u64>().unwrap(),
+        has_blobs: false,
         least_key: Bytes::copy_from_slice(least.as_bytes()),
         greatest_key: Bytes::copy_from_slice(greatest.as_bytes()),
         least_timestamp: Timestamp::from_u64(60),
@@ -59,7 +60,7 @@ fn tables(line: &str) -> Vec<TableSummary> {
             "t" => tables.last_mut().unwrap().tombstones = figures.parse().unwrap(),
             "s" => tables.last_mut().unwrap().non_owned = figures.parse().unwrap(),
             "d" => tables.last_mut().unwrap().is_damaged = true,
-            // The picker gets the bytes from [`hidden_bytes`].
+            // The picker gets the bytes from [`hidden`].
             "h" => {}
             "x" => {
                 let unix_ms = figures.parse().unwrap();
@@ -79,14 +80,15 @@ fn tables(line: &str) -> Vec<TableSummary> {
     tables
 }
 
-/// The bytes that are hidden in the tables of a line.
-fn hidden_bytes(line: &str) -> BTreeMap<TableId, u64> {
+/// What is hidden in the tables of a line.
+fn hidden(line: &str) -> BTreeMap<TableId, Hidden> {
     let mut hidden = BTreeMap::new();
     let mut last = 0;
     for word in line.split_whitespace() {
         match word.strip_prefix('h') {
             Some(bytes) => {
-                hidden.insert(TableId(last), bytes.parse().unwrap());
+                let bytes = bytes.parse().unwrap();
+                hidden.insert(TableId(last), Hidden { versions: 0, bytes });
             }
             None if word.starts_with(|c: char| c.is_ascii_digit()) => last = number(word).0,
             None => {}
@@ -131,7 +133,7 @@ fn picks_are_those_of_the_golden_cases() {
     for case in golden.split("\n\n").filter(|case| !case.starts_with('#')) {
         let mut levels: Levels = Default::default();
         let mut cursors: [Option<Bytes>; LEVELS] = Default::default();
-        let mut hidden: BTreeMap<TableId, u64> = BTreeMap::new();
+        let mut hidden_parts: BTreeMap<TableId, Hidden> = BTreeMap::new();
         let mut settings = SETTINGS;
         let mut due = BTreeSet::new();
         let (name, lines) = case.split_once('\n').unwrap();
@@ -143,7 +145,7 @@ fn picks_are_those_of_the_golden_cases() {
                     non_owned: Timestamp::from_u64(45),
                 };
                 let pick = if due.is_empty() {
-                    pick_hidden(&levels, &hidden, settings.room_bytes)
+                    pick_hidden(&levels, &hidden_parts, settings.room_bytes)
                         .map(|(pick, _)| pick)
                         .or_else(|| pick(&mut levels, &settings, &cursors, 500, bounds))
                 } else {
@@ -171,7 +173,7 @@ fn picks_are_those_of_the_golden_cases() {
                 let (level, rest) = line.split_once(": ").unwrap();
                 let level: usize = level.parse().unwrap();
                 add_all(&mut levels, level, tables(rest));
-                hidden.extend(hidden_bytes(rest));
+                hidden_parts.extend(hidden(rest));
             }
         }
     }

@@ -50,8 +50,10 @@
 use super::gc_thresholds::GcThresholds;
 use crate::error::Error;
 use crate::options::NonOwned;
-use crate::record::{Record, RecordCursor, RecordRef};
+use crate::record::{BlobReference, Record, RecordCursor, RecordRef};
+use crate::table_id::TableId;
 use base::{EntryRef, Expiry, Kind, Timestamp};
+use std::collections::BTreeSet;
 
 #[cfg(test)]
 mod non_owned_tests;
@@ -63,9 +65,9 @@ mod tests;
 /// commit. It may wrongly say yes, but never wrongly no.
 pub(crate) type OlderElsewhere = Box<dyn Fn(&[u8], Timestamp) -> bool + Send>;
 
-/// Whether a version that outranks this one lies in a table outside the inputs. It
+/// Whether a version of this key with a later timestamp lies in a table outside the inputs. It
 /// may wrongly say no, but never wrongly yes.
-pub(crate) type NewerElsewhere = Box<dyn Fn(EntryRef<'_>) -> bool + Send>;
+pub(crate) type NewerElsewhere = Box<dyn Fn(&[u8], Timestamp) -> bool + Send>;
 
 /// What decides which records are kept.
 pub(crate) struct Retention {
@@ -83,6 +85,8 @@ pub(crate) struct Retention {
     pub(crate) older_elsewhere: OlderElsewhere,
     /// Whether a version elsewhere hides a key; `None` to skip that question.
     pub(crate) newer_elsewhere: Option<NewerElsewhere>,
+    /// The blob tables whose values are to be written to others.
+    pub(crate) emptied_blobs: BTreeSet<TableId>,
 }
 
 impl Retention {
@@ -97,6 +101,7 @@ impl Retention {
             non_owned: None,
             older_elsewhere: Box::new(|_, _| true),
             newer_elsewhere: None,
+            emptied_blobs: BTreeSet::new(),
         }
     }
 
@@ -263,7 +268,11 @@ impl<C: RecordCursor> Retained<C> {
             return self.keep();
         }
         if self.records.advance()? {
-            self.read_bytes += self.records.data_bytes() as u64 + RECORD_BYTES;
+            let bytes = match self.stays_at() {
+                Some(_) => self.records.key().len(),
+                None => self.records.data_bytes(),
+            };
+            self.read_bytes += bytes as u64 + RECORD_BYTES;
             return self.judge();
         }
         Ok(if self.release_if_needed() {
@@ -271,6 +280,13 @@ impl<C: RecordCursor> Retained<C> {
         } else {
             Step::Ended
         })
+    }
+
+    /// Where the value of the record at which the cursor stands lies and stays.
+    fn stays_at(&self) -> Option<BlobReference> {
+        let reference = self.records.reference()?;
+        let is_emptied = self.retention.emptied_blobs.contains(&reference.table);
+        (!is_emptied).then_some(reference)
     }
 
     /// Whether snapshots lived that may see more than the winners.
@@ -304,15 +320,14 @@ impl<C: RecordCursor> Retained<C> {
 
     /// Whether a version elsewhere hides the winner of a key, at which the cursor stands,
     /// from every reader.
-    fn is_hidden(&mut self) -> Result<bool, Error> {
+    fn is_hidden(&mut self) -> bool {
         match &self.retention.newer_elsewhere {
             Some(newer_elsewhere) if self.retention.snapshots.is_empty() => {
                 self.read_bytes += LOOKUP_BYTES;
-                // The value may decide the rank.
-                self.records.fetch_value()?;
-                Ok(newer_elsewhere(self.records.record().entry))
+                let entry = self.records.record().entry;
+                newer_elsewhere(entry.key(), entry.timestamp())
             }
-            _ => Ok(false),
+            _ => false,
         }
     }
 
@@ -335,7 +350,7 @@ impl<C: RecordCursor> Retained<C> {
     fn keep(&mut self) -> Result<Step, Error> {
         if self.released.is_some() {
             self.is_ready = true;
-        } else if !self.settled.is_suppressed {
+        } else if !self.settled.is_suppressed && self.stays_at().is_none() {
             self.records.fetch_value()?;
         }
         Ok(Step::Kept)
@@ -375,7 +390,7 @@ impl<C: RecordCursor> Retained<C> {
         key.bytes.clear();
         key.bytes.extend_from_slice(record.entry.key());
         key.least_sequence = record.sequence;
-        if self.is_hidden()? {
+        if self.is_hidden() {
             // The versions of the key that it outranks are hidden as well.
             self.dropped_versions += 1;
             return Ok(passed);
@@ -415,5 +430,11 @@ impl<C: RecordCursor> RecordCursor for Retained<C> {
             Some(released) => released.lend(),
             None => self.settled.apply(self.records.record()),
         }
+    }
+
+    /// Only of a value that stays where it is. One that is to be written elsewhere was fetched.
+    fn reference(&self) -> Option<BlobReference> {
+        let is_other = self.released.is_some() || self.settled.is_suppressed;
+        self.stays_at().filter(|_| !is_other)
     }
 }

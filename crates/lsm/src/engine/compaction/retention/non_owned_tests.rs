@@ -60,6 +60,7 @@ fn retain(
             outside.any(|record| record.entry.timestamp() <= timestamp)
         }),
         newer_elsewhere: None,
+        emptied_blobs: BTreeSet::new(),
     };
     let cursor = ListCursor::new(records.into_iter().map(Ok).collect());
     let mut retained = Retained::new(cursor, retention);
@@ -129,6 +130,7 @@ fn non_owned_stays_once_its_bound_is_withdrawn() {
         }),
         older_elsewhere: Box::new(|_, _| false),
         newer_elsewhere: None,
+        emptied_blobs: BTreeSet::new(),
     };
     let mut retained = Retained::new(ListCursor::new(Vec::from(records.map(Ok))), retention);
     assert!(matches!(retained.step().unwrap(), Step::Passed));

@@ -53,11 +53,12 @@ fn retain_visible(
                     record.entry.key() == key && record.entry.timestamp() <= timestamp
                 })
             }),
-            newer_elsewhere: Some(Box::new(move |entry| {
-                hiding.iter().any(|record| {
-                    record.entry.key() == entry.key() && record.entry.rank() > entry.rank()
-                })
+            newer_elsewhere: Some(Box::new(move |key, timestamp| {
+                hiding
+                    .iter()
+                    .any(|record| record.entry.key() == key && record.entry.timestamp() > timestamp)
             })),
+            emptied_blobs: BTreeSet::new(),
         },
     );
     let mut kept = Vec::new();

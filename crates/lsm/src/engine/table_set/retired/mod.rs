@@ -123,6 +123,11 @@ impl Retired {
     /// Frees what no reader holds any more: some of it at once, and the rest from now on, faster
     /// while more than `waiting_max` bytes of tables wait.
     pub(super) fn free(&self, waiting_max: u64) {
+        // A table that goes may have been the last one to hold blob tables.
+        while self.free_some(waiting_max) {}
+    }
+
+    fn free_some(&self, waiting_max: u64) -> bool {
         self.removed.set_max(waiting_max);
         fn is_free<T>(held: &mut Arc<T>) -> bool {
             Arc::strong_count(held) == 1
@@ -137,6 +142,7 @@ impl Retired {
         for memtable in memtables.into_iter().filter_map(Arc::into_inner) {
             free_in_steps(memtable.into_remains(), &self.executor);
         }
+        let has_freed = !tables.is_empty();
         for RetiredTable { table, is_useless } in tables {
             let (id, bytes) = (table.id(), table.file_bytes());
             // Its file is closed before.
@@ -145,6 +151,7 @@ impl Retired {
                 self.removed.add(id, bytes);
             }
         }
+        has_freed
     }
 
     /// Frees at once what waits of the files of tables. Returns whether anything did.

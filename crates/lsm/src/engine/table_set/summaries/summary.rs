@@ -12,8 +12,10 @@ pub(crate) struct TableSummary {
     pub(crate) id: TableId,
     /// The length of its file in bytes.
     pub(crate) bytes: u64,
-    /// The bytes of its keys and values, before compression.
+    /// The bytes of its keys and values, before compression, those of values in blob tables included.
     pub(crate) entry_bytes: u64,
+    /// Whether values of it lie in blob tables.
+    pub(crate) has_blobs: bool,
     /// Its first key.
     pub(crate) least_key: Bytes,
     /// Its last key.
@@ -49,6 +51,7 @@ impl TableSummary {
             id: table.id(),
             bytes: table.file_bytes(),
             entry_bytes: properties.entry_bytes,
+            has_blobs: !properties.blobs.is_empty(),
             least_key: properties.least_key.clone(),
             greatest_key: properties.greatest_key.clone(),
             least_timestamp: properties.least_timestamp,

@@ -65,6 +65,7 @@ fn table(id: u64, slots: std::ops::Range<u64>, random: &mut fastrand::Rng) -> Ta
         id: TableId(id),
         bytes,
         entry_bytes: bytes,
+        has_blobs: false,
         least_key: key(slots.start),
         greatest_key: [&key(slots.end - 1)[..], b"~"].concat().into(),
         least_timestamp: Timestamp::ZERO,

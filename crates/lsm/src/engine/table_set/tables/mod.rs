@@ -1,11 +1,13 @@
 //! The live tables by level, and lookups in them.
 
+mod blobs;
 mod level;
 
+pub(crate) use blobs::Blobs;
 pub(crate) use level::{Level, LevelSums};
 
-use crate::manifest::{LEVELS, LiveTable};
-use crate::table::{DiskAccess, Interrupt, KeyHash, Table};
+use crate::manifest::{BLOB_LEVEL, LEVELS, LiveTable};
+use crate::table::{DiskAccess, Found, Interrupt, KeyHash, Table};
 use crate::table_id::TableId;
 use base::{Entry, NewerVersion, Timestamp};
 use smallvec::SmallVec;
@@ -20,28 +22,40 @@ pub(crate) struct Tables {
     /// The tables of level 0 may overlap, and are in descending order of their
     /// greatest timestamp. Those of a level below do not, and are ordered by key.
     levels: [Level; LEVELS],
+    /// Where long values lie.
+    blobs: Blobs,
 }
 
 impl Tables {
-    /// Sorts tables, each with its level, into their order. A level past the
-    /// last counts as the last.
+    /// Sorts tables, each with its level, into their order. Those of [`BLOB_LEVEL`] are blob tables.
     pub(crate) fn new(tables: impl Iterator<Item = (usize, Arc<Table>)>) -> Self {
         let mut levels = [const { Vec::new() }; LEVELS];
+        let mut blobs = Blobs::default();
         for (level, table) in tables {
-            levels[level.min(LEVELS - 1)].push(table);
+            match levels.get_mut(level) {
+                Some(tables) => tables.push(table),
+                None => blobs.insert(table),
+            }
+        }
+        for table in levels.iter().flatten() {
+            blobs.count(table);
         }
         for (level, tables) in levels.iter_mut().enumerate() {
             tables.sort_by(|one, other| order(level, one, other));
         }
         Self {
             levels: levels.map(Level::new),
+            blobs,
         }
     }
 
-    /// Adds a table to a level, where on all but level 0 it overlaps none. A level past the last
-    /// counts as the last.
+    /// Adds a table to a level, where on all but level 0 it overlaps none. One of [`BLOB_LEVEL`] is a
+    /// blob table, and comes before the tables that refer to it.
     pub(super) fn insert(&mut self, level: usize, table: Arc<Table>) {
-        let level = level.min(LEVELS - 1);
+        if level >= BLOB_LEVEL {
+            return self.blobs.insert(table);
+        }
+        self.blobs.count(&table);
         debug_assert!(
             level == 0 || !self.overlaps(level, &table),
             "tables of a level overlap"
@@ -80,10 +94,15 @@ impl Tables {
         let mut removed = Vec::new();
         let mut places: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         for (level, first_key, id) in sought {
-            if let Some((place, table)) = self.find(level, first_key, id) {
+            if level >= BLOB_LEVEL {
+                removed.extend(self.blobs.remove(id));
+            } else if let Some((place, table)) = self.find(level, first_key, id) {
                 removed.push(Arc::clone(table));
                 places.entry(level).or_default().insert(place);
             }
+        }
+        for table in &removed {
+            self.blobs.discount(table);
         }
         for (level, places) in places {
             self.levels[level].remove(&places);
@@ -154,18 +173,55 @@ impl Tables {
         self.levels[0].iter().filter(is_sound).count()
     }
 
-    /// The bytes of the files of all tables.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.sums().bytes
+    /// The blob tables.
+    pub(crate) fn blobs(&self) -> &Blobs {
+        &self.blobs
     }
 
-    /// Sums over all tables.
+    /// The blob tables to which no table refers, live or kept. While a table did not open, nobody knows what it
+    /// refers to.
+    pub(super) fn useless_blobs(&self) -> BTreeSet<TableId> {
+        let mut tables = self.levels[0].iter();
+        // All that did not open are on level 0.
+        if tables.any(|table| table.is_lost()) {
+            return BTreeSet::new();
+        }
+        self.blobs.useless()
+    }
+
+    /// Keeps the blob tables to which removed tables refer that are kept, for as long as they are
+    /// among these.
+    pub(super) fn keep_blobs(&mut self, removed: &[Arc<Table>], kept: &BTreeSet<TableId>) {
+        for table in removed.iter().filter(|table| kept.contains(&table.id())) {
+            let blobs = table.properties().blobs.keys().copied();
+            self.blobs.keep(table.id(), Some(blobs.collect()));
+        }
+        self.blobs.retain_kept(kept);
+    }
+
+    /// The blob tables, for the start of a store.
+    pub(in crate::engine) fn blobs_mut(&mut self) -> &mut Blobs {
+        &mut self.blobs
+    }
+
+    /// The bytes of the files of all tables, blob tables among them.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.sums().bytes + self.blobs.bytes()
+    }
+
+    /// Sums over all tables without the blob tables.
     pub(crate) fn sums(&self) -> LevelSums {
         let levels = self.levels.iter().map(Level::sums);
         levels.fold(LevelSums::default(), LevelSums::plus)
     }
 
-    /// All tables with their levels.
+    /// All tables with their levels, and the blob tables.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (usize, &Arc<Table>)> {
+        let blobs = self.blobs.iter().map(|table| (BLOB_LEVEL, table));
+        self.iter().chain(blobs)
+    }
+
+    /// All tables with their levels, without the blob tables.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &Arc<Table>)> {
         self.levels
             .iter()
@@ -200,15 +256,29 @@ impl Tables {
         access: DiskAccess,
     ) -> Result<Option<Entry>, Interrupt> {
         let mut hash = None;
+        let mut found = newest.as_ref().map_or(Timestamp::ZERO, Entry::timestamp);
+        // Of values in blob tables only that of the winner is read, and of those that tie with it.
+        let mut referring: SmallVec<[(&Arc<Table>, Found, KeyHash); 1]> = SmallVec::new();
         for table in self.candidates(key) {
             let greatest = table.properties().greatest_timestamp;
-            let found = newest.as_ref().map_or(Timestamp::ZERO, Entry::timestamp);
             // At equal timestamps the rank decides, so the table must be read.
             if greatest < found {
                 break;
             }
             let hash = *hash.get_or_insert_with(|| KeyHash::of(key));
-            newest = newer(newest, table.get(key, hash, access)?);
+            let Some(version) = table.find_version(key, hash, access)? else {
+                continue;
+            };
+            found = found.max(version.timestamp());
+            match version.into_entry() {
+                Ok(entry) => newest = newer(newest, Some(entry)),
+                Err(version) => referring.push((table, version, hash)),
+            }
+        }
+        for (table, version, hash) in referring {
+            if version.timestamp() == found {
+                newest = newer(newest, Some(table.fetch(version, hash, access)?));
+            }
         }
         Ok(newest)
     }
@@ -228,8 +298,8 @@ impl Tables {
                 break;
             }
             let hash = *hash.get_or_insert_with(|| KeyHash::of(key));
-            let held = table.get(key, hash, access)?;
-            match held.map(|held| held.timestamp()) {
+            let held = table.held(key, hash, access)?;
+            match held.map(|held| held.timestamp) {
                 Some(held) if held > timestamp => beside.newer = beside.newer.max(Some(held)),
                 Some(held) if held == timestamp => beside.has_same = true,
                 _ => {}

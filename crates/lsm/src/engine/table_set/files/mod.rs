@@ -1,13 +1,18 @@
 //! The files of tables: how they are written, opened and removed.
 
+mod blob_output;
+
+pub(crate) use blob_output::BlobOutput;
+
 use crate::cache::BlockCache;
 use crate::disk::{Disk, DiskFile, FileCache};
 use crate::error::Error;
 use crate::manifest::{LEVELS, SetAsidePart};
 use crate::options::{Environment, NonOwned, Options};
-use crate::record::{RecordCursor, RecordRef};
+use crate::record::{BlobReference, RecordCursor, RecordRef};
 use crate::table::{Table, TableSettings, TableWriter};
 use crate::table_id::{TableId, lost_file_name, table_file_name};
+use base::EntryRef;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,6 +27,9 @@ pub(crate) struct TableFiles {
     cache: Arc<BlockCache>,
     settings: TableSettings,
     last_level_filters: bool,
+    /// From how many bytes on a value is long; `None` if none is.
+    blob_value_bytes_min: Option<usize>,
+    table_bytes: u64,
     non_owned: Option<NonOwned>,
     /// The number of the next table.
     next: AtomicU64,
@@ -43,11 +51,43 @@ impl TableOutput {
     /// Those of writing to the file.
     pub(crate) fn add(&mut self, record: RecordRef<'_>) -> Result<(), Error> {
         self.writer.add(record)?;
-        let entry = record.entry;
+        self.count_non_owned(record.entry);
+        Ok(())
+    }
+
+    /// Adds the next record, whose value lies in a blob table.
+    ///
+    /// # Errors
+    /// Those of writing to the file.
+    pub(crate) fn add_reference(
+        &mut self,
+        record: RecordRef<'_>,
+        reference: BlobReference,
+    ) -> Result<(), Error> {
+        self.writer.add_reference(record, reference)?;
+        self.count_non_owned(record.entry);
+        Ok(())
+    }
+
+    /// Adds the next record with its value to a blob table. Returns where it lies.
+    ///
+    /// # Errors
+    /// Those of writing to the file.
+    pub(super) fn add_value(&mut self, record: RecordRef<'_>) -> Result<BlobReference, Error> {
+        self.writer.add(record)?;
+        let (offset, bytes) = self.writer.last_block();
+        Ok(BlobReference {
+            table: self.id,
+            offset,
+            bytes,
+            value_bytes: record.entry.value_bytes().len() as u32,
+        })
+    }
+
+    fn count_non_owned(&mut self, entry: EntryRef<'_>) {
         if self.non_owned.as_ref().is_some_and(|it| it.includes(entry)) {
             self.writer.count_non_owned(entry.timestamp());
         }
-        Ok(())
     }
 
     /// The key of the record that was added last.
@@ -77,6 +117,8 @@ impl TableFiles {
             cache,
             settings: TableSettings::from(options),
             last_level_filters: options.last_level_filters,
+            blob_value_bytes_min: options.blob_value_bytes_min,
+            table_bytes: options.table_bytes,
             non_owned: environment.non_owned.clone(),
             next: AtomicU64::new(next.0),
         }
@@ -107,6 +149,31 @@ impl TableFiles {
     /// [`Error::DiskFull`], [`Error::Io`].
     pub(crate) fn create_direct(&self) -> Result<TableOutput, Error> {
         self.create_by(false, |path| self.disk.create_direct(path))
+    }
+
+    /// Starts the file of a blob table.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::Io`].
+    pub(super) fn create_blob(&self, is_recent: bool) -> Result<TableOutput, Error> {
+        let mut output = if is_recent {
+            self.create()?
+        } else {
+            self.create_direct()?
+        };
+        output.writer = output.writer.with_single_records();
+        Ok(output)
+    }
+
+    /// Whether a value goes to a blob table.
+    pub(super) fn is_long(&self, value: &[u8]) -> bool {
+        self.blob_value_bytes_min
+            .is_some_and(|min| value.len() >= min)
+    }
+
+    /// The size at which the next table is started, in bytes.
+    pub(super) fn table_bytes(&self) -> u64 {
+        self.table_bytes
     }
 
     fn create_by(
@@ -184,12 +251,17 @@ impl TableFiles {
         output: &mut Option<TableOutput>,
     ) -> Result<(), Error> {
         while records.advance()? {
-            records.fetch_value()?;
             let output = match output {
                 Some(output) => output,
                 None => output.insert(self.create()?),
             };
-            output.add(records.record())?;
+            // A value in a blob table stays there.
+            if let Some(reference) = records.reference() {
+                output.add_reference(records.record(), reference)?;
+            } else {
+                records.fetch_value()?;
+                output.add(records.record())?;
+            }
         }
         Ok(())
     }

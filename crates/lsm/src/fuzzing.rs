@@ -45,6 +45,8 @@ mod tests {
         let old_log = include_bytes!("../tests/fixtures/log-v1.wal");
         let manifest = include_bytes!("../tests/fixtures/manifest-v5");
         let table = include_bytes!("../tests/fixtures/table-v5.sst");
+        let with_blobs = include_bytes!("../tests/fixtures/manifest-v6");
+        let referring = include_bytes!("../tests/fixtures/table-v6.sst");
         let mut random = fastrand::Rng::with_seed(19);
         let decoders = [
             (fuzz_log as fn(&[u8]), &log[..]),
@@ -53,6 +55,8 @@ mod tests {
             (fuzz_block, &table[..]),
             (fuzz_footer, &table[..]),
             (fuzz_table, &table[..]),
+            (fuzz_manifest, &with_blobs[..]),
+            (fuzz_table, &referring[..]),
         ];
         for (decode, sound) in decoders {
             for _ in 0..3_000 {

@@ -93,6 +93,10 @@ impl ServerConfig {
     }
 
     fn validate_memory(&self) -> Result<(), ConfigError> {
+        if let Some(bytes) = self.node.blob_value_bytes_min {
+            let bytes = bytes as u64;
+            bounds::check("blob_value_bytes_min", &bytes, &bounds::BLOB_VALUE_BYTES)?;
+        }
         bounds::check("memory_bytes", &self.memory_bytes, &bounds::MEMORY_BYTES)?;
         check(
             "value_bytes_max",

@@ -103,7 +103,7 @@ impl Blobs {
         self.unreferred.remove(&id);
         self.file_bytes -= blob.table.file_bytes();
         self.entry_bytes -= blob.entry_bytes();
-        self.referred_bytes -= blob.referred_bytes;
+        self.referred_bytes = self.referred_bytes.saturating_sub(blob.referred_bytes);
         self.due_garbage_bytes -= blob.due_garbage_bytes();
         Some(blob.table)
     }
@@ -194,10 +194,10 @@ impl Blobs {
         self.kept.values().any(names)
     }
 
-    /// Those of which so little is referred to that it is to be written elsewhere, or all of them: those with
-    /// the most garbage first, for as long as not more than `bytes_max` are to be written of what
-    /// these tables refer to. One that is damaged waits for its repair, and nothing is won of one
-    /// that is kept.
+    /// Those of which so little is referred to that it is to be written elsewhere, or all of them
+    /// with `takes_all`: those with the most garbage first, for as long as not more than `bytes_max`
+    /// are to be written of what these tables refer to. One that is damaged waits for its repair,
+    /// and nothing is won of one that is kept.
     pub(crate) fn due<'a>(
         &self,
         tables: impl Iterator<Item = &'a Arc<Table>>,

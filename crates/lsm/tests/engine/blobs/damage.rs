@@ -110,6 +110,30 @@ fn a_blob_table_that_does_not_open_is_damaged_as_a_whole() {
     check_whole(&world.open());
 }
 
+/// Nobody knows what it refers to, and it may come back.
+#[test]
+fn while_a_table_does_not_open_no_blob_table_goes() {
+    let (world, blob) = store_with_blob_table();
+    let table = sst_files(&world).into_iter().find(|file| *file != blob);
+    let table = table.unwrap();
+    let damage = || {
+        let end = length(&world, &table);
+        world.memory.corrupt(&table, end - 20, 0x20).unwrap();
+    };
+    damage();
+    let (engine, report) = world.try_open().unwrap();
+    assert_eq!(report.tables_lost, 1);
+    engine.write(put("other", 1_000, "v")).unwrap();
+    engine.compact().unwrap();
+    world.executor.run_for(Duration::from_secs(20));
+    engine.close().unwrap();
+    damage();
+    let engine = world.open();
+    for number in 0..KEYS {
+        assert_eq!(read(&engine, &key(number)), Some(value(number + 1)));
+    }
+}
+
 /// Damage of one value, set aside as a node does, compared: the rewrite has to end.
 #[test]
 fn a_rewrite_ends_while_something_is_kept() {

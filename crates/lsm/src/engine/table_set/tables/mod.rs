@@ -178,8 +178,8 @@ impl Tables {
         &self.blobs
     }
 
-    /// The blob tables to which no table refers, live or kept. While a table did not open, nobody knows what it
-    /// refers to.
+    /// The blob tables to which no table refers, live or kept. None while a table did not open,
+    /// because nobody knows what it refers to.
     pub(super) fn useless_blobs(&self) -> BTreeSet<TableId> {
         let mut tables = self.levels[0].iter();
         // All that did not open are on level 0.

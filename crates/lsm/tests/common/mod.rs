@@ -188,6 +188,19 @@ pub const LATE: Admission = Admission::Late {
     generation: Generation::first(LateSource::RepairWrite),
 };
 
+/// Stores a version as a late write that was admitted under this GC threshold.
+pub fn write_late(engine: &Engine, entry: Entry, gc_threshold: u64) -> Result<(), Error> {
+    let collected = Arc::new(CollectedOutcomes::default());
+    let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
+    let admission = Admission::Late {
+        gc_threshold: Timestamp::from_u64(gc_threshold),
+        generation: engine.generation(LateSource::RepairWrite),
+    };
+    engine.submit_batch([(entry, admission, 0)], &outbox);
+    engine.commit_waiting();
+    collected.take().remove(0).result.map(drop)
+}
+
 /// Ingests entries, which are sorted by key.
 pub fn ingest(engine: &Engine, entries: &[Entry]) -> Result<Ingested, Error> {
     let mut ingest = engine.begin_ingest(LATE)?;

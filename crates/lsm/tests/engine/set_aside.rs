@@ -1,8 +1,8 @@
 //! What is set aside is not part of the store any more, and is kept until it is discarded.
 
-use crate::common::{CollectedOutcomes, World, delete, long, put, read, scan_all, table_files};
+use crate::common::{World, delete, long, put, read, scan_all, table_files, write_late};
 use base::{Entry, Timestamp};
-use lsm::{Admission, Disk, Engine, Error, LateSource, Outbox, SetAsideKeys, SetAsideStatus};
+use lsm::{Disk, Engine, Error, SetAsideKeys, SetAsideStatus};
 use lsm_testing::{BlockingWrite, Fault, FaultyDisk, Unsynced};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -12,19 +12,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 fn at(timestamp: u64) -> Timestamp {
     Timestamp::from_u64(timestamp)
-}
-
-/// Stores a version as a late write that was admitted under this GC threshold.
-fn write_late(engine: &Engine, entry: Entry, gc_threshold: u64) -> Result<(), Error> {
-    let collected = Arc::new(CollectedOutcomes::default());
-    let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
-    let admission = Admission::Late {
-        gc_threshold: at(gc_threshold),
-        generation: engine.generation(LateSource::RepairWrite),
-    };
-    engine.submit_batch([(entry, admission, 0)], &outbox);
-    engine.commit_waiting();
-    collected.take().remove(0).result.map(drop)
 }
 
 /// All copies that are set aside, page by page: keys and timestamps.

@@ -1,32 +1,15 @@
 //! Damage of blob tables: what is not read, what a comparison passes over, and what is rewritten.
 
 use super::{
-    KEYS, key, length, longest, run_jobs, sst_files, store_with_blob_table, value,
+    KEYS, at, key, length, longest, run_jobs, sst_files, store_with_blob_table, value,
     world_of_one_table, write,
 };
-use crate::common::{CollectedOutcomes, World, put, read};
-use base::{Entry, Timestamp};
-use lsm::{Admission, Engine, Error, LateSource, Outbox, SetAsideKeys};
+use crate::common::{World, put, read, write_late};
+use base::Timestamp;
+use lsm::{Engine, Error, SetAsideKeys};
 use lsm_testing::BlockingWrite;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
-
-fn at(timestamp: u64) -> Timestamp {
-    Timestamp::from_u64(timestamp)
-}
-
-fn write_late(engine: &Engine, entry: Entry, gc_threshold: u64) -> Result<(), Error> {
-    let collected = Arc::new(CollectedOutcomes::default());
-    let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
-    let admission = Admission::Late {
-        gc_threshold: at(gc_threshold),
-        generation: engine.generation(LateSource::RepairWrite),
-    };
-    engine.submit_batch([(entry, admission, 0)], &outbox);
-    engine.commit_waiting();
-    collected.take().remove(0).result.map(drop)
-}
 
 fn found(engine: &Engine) -> BTreeSet<Vec<u8>> {
     let mut scan = engine.scan(b"", None).for_full_comparison();

@@ -6,7 +6,7 @@ mod damage;
 mod space;
 
 use crate::common::{World, delete, ingest, long, put, read, scan_all, table_files};
-use base::Clock;
+use base::{Clock, Timestamp};
 use lsm::{Disk, Engine};
 use lsm_testing::BlockingWrite;
 use std::collections::BTreeSet;
@@ -32,6 +32,10 @@ fn world_of_one_table() -> World {
     world.options.memtable_bytes = 1 << 20;
     world.options.table_bytes = 1 << 20;
     world
+}
+
+fn at(timestamp: u64) -> Timestamp {
+    Timestamp::from_u64(timestamp)
 }
 
 fn key(number: u64) -> String {

@@ -1,15 +1,12 @@
 //! The space of blob tables: what frees their garbage, on a full disk as well, and what keeps them.
 
-use super::{KEYS, VALUE_BYTES, key, run_jobs, settle, value, world, world_of_one_table, write};
+use super::{
+    KEYS, VALUE_BYTES, at, key, run_jobs, settle, value, world, world_of_one_table, write,
+};
 use crate::common::{delete, long, put, read, scan_all, table_files, tables};
-use base::Timestamp;
 use lsm::{Error, SetAsideKeys};
 use lsm_testing::BlockingWrite;
 use std::time::Duration;
-
-fn at(timestamp: u64) -> Timestamp {
-    Timestamp::from_u64(timestamp)
-}
 
 /// Garbage makes room, also where less than half of a blob table is garbage.
 #[test]

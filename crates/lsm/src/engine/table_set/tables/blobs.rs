@@ -6,8 +6,8 @@
 //! refers to it. What a table refers to is in its properties, so whoever knows the tables knows how
 //! much of each blob table is still referred to, and nothing else has to be kept in step with that.
 //!
-//! A blob table is removed by the edit after which no table refers to it. A table holds the blob
-//! tables that it refers to, so what a reader has stays.
+//! A blob table is removed by the edit after which no table refers to it, live or kept after it was
+//! set aside. A table holds the blob tables that it refers to, so what a reader has stays.
 
 use crate::table::Table;
 use crate::table_id::TableId;
